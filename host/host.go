@@ -1,0 +1,182 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Facts are what a node object tells of its machine. Sizes are bytes.
+type Facts struct {
+	MachineID     string
+	SystemUUID    string
+	BootID        string
+	Hostname      string
+	OS            string // GOOS of the host, "linux"
+	Architecture  string // GOARCH of the host
+	KernelVersion string
+	OSImage       string
+
+	CPUs            int
+	MemoryBytes     uint64
+	MemoryAvailable uint64
+	SwapBytes       uint64
+	PIDMax          uint64
+	PIDsRunning     uint64
+	Filesystems     []Filesystem
+
+	// Clock is the host's wall clock when the answer was made.
+	Clock time.Time
+	// CgroupVersion is 1 or 2 (a hybrid hierarchy counts as 1). CgroupDriver is "cgroupfs" or "systemd".
+	CgroupVersion int
+	CgroupDriver  string
+	// Addresses are the global unicast addresses of the host, that of the default route first.
+	Addresses []string
+	// ResolvConf and Hosts are the contents of the host's /etc/resolv.conf and /etc/hosts.
+	ResolvConf string
+	Hosts      string
+
+	// RootDir is the directory that holds everything the host part creates. PodLogsDir is where pod log directories are.
+	RootDir    string
+	PodLogsDir string
+	// Version is the version of the host process.
+	Version string
+}
+
+// Filesystem is the state of one file system of the host.
+type Filesystem struct {
+	// Purpose is "nodefs" (holds RootDir) or "imagefs" (holds the runtime's images).
+	Purpose         string
+	Path            string
+	CapacityBytes   uint64
+	AvailableBytes  uint64
+	Inodes          uint64
+	InodesAvailable uint64
+}
+
+// FactsReader tells the facts of the machine.
+type FactsReader interface {
+	// Facts reads them anew. A fact that cannot be read is left zero; an error means that no answer came at all.
+	Facts(ctx context.Context) (*Facts, error)
+}
+
+// Pod identifies a pod for directory and log names. All fields are checked on the host: none may contain a path
+// separator or be a dot name.
+type Pod struct {
+	UID       types.UID
+	Namespace string
+	Name      string
+}
+
+// PodDirs owns the directory of each pod below RootDir, and its log directory below PodLogsDir.
+type PodDirs interface {
+	// EnsurePod makes the pod's directory (0750, with volumes, plugins and containers below it) and its log directory
+	// (0755) with one sub-directory per named container.
+	EnsurePod(ctx context.Context, pod Pod, containers []string) error
+	// EnsureVolume makes the named volume ready and returns its path on the host.
+	EnsureVolume(ctx context.Context, uid types.UID, volume Volume) (path string, err error)
+	// EnsureTerminationLog makes an empty file (0666) for the container's termination message and returns its path.
+	// restartCount tells the files of successive containers apart.
+	EnsureTerminationLog(ctx context.Context, uid types.UID, container string, restartCount int32) (path string, err error)
+	// RemovePod removes the pod's directory. Missing is success. It refuses (FailedPrecondition) while something is
+	// mounted below it. removeLogs says whether the pod's log directories go too.
+	RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error
+	// ListPods returns the UIDs that have a directory.
+	ListPods(ctx context.Context) ([]types.UID, error)
+}
+
+// Volume says what EnsureVolume shall make ready: exactly one of the fields other than Name is set.
+type Volume struct {
+	Name string
+	// EmptyDir is a directory 0777 on disk that lives as long as the pod.
+	EmptyDir bool
+	// HostPath is a path of the host that exists or is made according to HostPathType, the API's names ("",
+	// DirectoryOrCreate, Directory, FileOrCreate, File, Socket, CharDevice, BlockDevice). A mismatch is FailedPrecondition.
+	HostPath     string
+	HostPathType string
+}
+
+// LogRequest selects a part of a container's log. It has the meaning of the API's PodLogOptions.
+type LogRequest struct {
+	// Path is the log file, absolute, as in the container's CRI status. It must be below PodLogsDir.
+	Path string
+	// ContainerID is asked of the runtime to know when following ends.
+	ContainerID string
+	Follow      bool
+	Timestamps  bool
+	// TailLines and LimitBytes are unlimited when negative; zero means none.
+	TailLines  int64
+	LimitBytes int64
+	// Since drops older lines; zero keeps all.
+	Since time.Time
+}
+
+// LogReader reads container logs and other small files that belong to a container.
+type LogReader interface {
+	// ReadLog writes the selected part to stdout and stderr and returns when it is complete: at the end of the file, or
+	// when following, after the container ended and its log was drained. A cancelled ctx is not an error of the log.
+	ReadLog(ctx context.Context, req LogRequest, stdout, stderr io.Writer) error
+	// ReadTail returns at most the last limit bytes of a termination message file below RootDir or of a log file below
+	// PodLogsDir. NotFound if it does not exist.
+	ReadTail(ctx context.Context, path string, limit int64) ([]byte, error)
+	// RestartCount returns one more than the highest restart number among the log files of the container, or 0. It
+	// keeps logs from being overwritten after the runtime lost its records.
+	RestartCount(ctx context.Context, pod Pod, container string) (int32, error)
+	// RemoveLogs removes the log files of one restart of a container. Missing is success.
+	RemoveLogs(ctx context.Context, path string) error
+}
+
+// HookRequest names one run of an exec hook.
+type HookRequest struct {
+	PodUID      types.UID
+	ContainerID string
+	// Kind tells the hooks of one container apart: "preStop" or "postStart".
+	Kind    string
+	Command []string
+	// Timeout is how long the hook may run, from now. The process is killed then.
+	Timeout time.Duration
+}
+
+// HookResult is how a hook ended.
+type HookResult struct {
+	ExitCode int32
+	// Output is the beginning of its combined output, for events and logs.
+	Output string
+	// TimedOut says that it was killed when its time was up.
+	TimedOut bool
+	// Interrupted says that an earlier run of the same hook was begun and its end is not known (the host process died).
+	// It is not begun again.
+	Interrupted bool
+}
+
+// HookRunner runs exec hooks exactly once per (pod, container id, kind), also when the caller or the link dies in the
+// middle: the run belongs to the host, and the same request again joins it or returns its recorded result.
+type HookRunner interface {
+	// RunHook returns when the hook ended. When it is called again while the hook runs, the shorter of the two deadlines
+	// holds. A cancelled ctx leaves the hook running.
+	RunHook(ctx context.Context, req HookRequest) (*HookResult, error)
+}
+
+// Dialer opens byte streams that end on the host. The connections support CloseWrite (half-close).
+type Dialer interface {
+	// DialStreaming connects to the runtime's streaming server at the host:port of a URL that the runtime returned
+	// from Exec, Attach or PortForward. Any other address is PermissionDenied.
+	DialStreaming(ctx context.Context, address string) (net.Conn, error)
+	// DialPod connects to a TCP port of a pod by the id of its sandbox; the address is taken from the runtime.
+	DialPod(ctx context.Context, sandboxID string, port uint16) (net.Conn, error)
+}
+
+// Host is everything together, as an implementation offers it. Consumers ask for the part they need.
+type Host interface {
+	FactsReader
+	PodDirs
+	LogReader
+	HookRunner
+	Dialer
+}
