@@ -1,0 +1,60 @@
+# Every target works from a clean clone: parts and tools are built into a cache folder outside the repository
+# ($TOMBOLO_CACHE, else ~/.cache/tombolo) the first time they are needed, and system packages are installed by name.
+# The only things expected are Go, a C compiler, git and make; e2e and demo need root on Linux.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0)
+PARTS := go run -C tools ./cmd/parts
+# Puts the parts on the PATH of one command.
+WITH_PARTS := PATH="$$($(PARTS) bin):$$PATH"
+# Packages and flags for a run on a part of the tree: make unit PKG=./cri/... ARGS='-run Stop'
+PKG ?= ./...
+ARGS ?=
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/tombolo
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/tombolo
+
+.PHONY: test
+test: lint unit e2e ## Lint, unit tests with the race detector, end-to-end tests
+
+.PHONY: unit
+unit: ## Unit tests with the race detector (PKG=./cri/... ARGS='-run Stop')
+	@$(PARTS) build unit
+	$(WITH_PARTS) gotestsum --format pkgname-and-test-fails -- -race $(ARGS) $(PKG)
+	$(WITH_PARTS) gotestsum --format pkgname-and-test-fails -- -C tools -race ./...
+
+.PHONY: e2e
+e2e: ## End-to-end tests on a real control plane and a real containerd; needs root
+	@$(PARTS) build unit testbed
+	$(WITH_PARTS) TOMBOLO_E2E=1 gotestsum --format testname -- -count=1 -timeout 45m $(ARGS) ./test/...
+
+.PHONY: lint
+lint: ## Static checks
+	@$(PARTS) build lint
+	$(WITH_PARTS) golangci-lint run ./...
+	cd tools && $(WITH_PARTS) golangci-lint run --config ../.golangci.yml ./...
+
+.PHONY: generate
+generate: ## Generate code from the protocol definitions
+	@$(PARTS) build generate
+	$(WITH_PARTS) buf generate
+
+.PHONY: verify
+verify: generate ## Fail if generated code or go.mod is stale
+	@git diff --exit-code -- '*.pb.go'
+	@new="$$(git ls-files --others --exclude-standard -- '*.pb.go')"; [[ -z "$$new" ]] || { echo "not committed: $$new" >&2; exit 1; }
+	go mod tidy -diff
+	go vet ./...
+	cd tools && go mod tidy -diff && go vet ./...
+
+.PHONY: clean
+clean: ## Remove what was built here (the cache stays)
+	rm -rf bin

@@ -1,0 +1,3 @@
+module github.com/tombolo-dev/tombolo/tools
+
+go 1.26.0
