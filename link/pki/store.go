@@ -1,0 +1,138 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+)
+
+// Names of the authority's files in a store.
+const (
+	authorityCertFile = "ca.crt"
+	authorityKeyFile  = "ca.key"
+)
+
+// Files are where a certificate and its key were written.
+type Files struct {
+	CertFile string
+	KeyFile  string
+}
+
+// Store keeps an authority and what it issued as files of one directory: ca.crt, ca.key and, for each host and node,
+// host-NAME.crt, host-NAME.key, node-NAME.crt, node-NAME.key. The directory is made with mode 0700 and every file has
+// mode 0600.
+type Store struct {
+	dir       string
+	overwrite bool
+}
+
+// NewStore returns the store in dir, which need not exist yet. With overwrite, files that exist are replaced; else that is
+// refused as AlreadyExists.
+func NewStore(dir string, overwrite bool) *Store {
+	return &Store{dir: dir, overwrite: overwrite}
+}
+
+// Init makes a new authority in the store.
+func (s *Store) Init(name string, life Lifetime) (*Files, error) {
+	authority, err := NewAuthority(name, life)
+	if err != nil {
+		return nil, err
+	}
+	return s.write(authorityCertFile, authorityKeyFile, authority.Pair())
+}
+
+// IssueHost makes the certificate of a host in the store.
+func (s *Store) IssueHost(name string, addresses []string, life Lifetime) (*Files, error) {
+	return s.issue("host-", name, func(a *Authority) (*Pair, error) { return a.IssueHost(name, addresses, life) })
+}
+
+// IssueNode makes the certificate of a node in the store.
+func (s *Store) IssueNode(name string, life Lifetime) (*Files, error) {
+	return s.issue("node-", name, func(a *Authority) (*Pair, error) { return a.IssueNode(name, life) })
+}
+
+// AuthorityFile is the path of the authority's certificate, which every host and node needs a copy of.
+func (s *Store) AuthorityFile() string { return filepath.Join(s.dir, authorityCertFile) }
+
+func (s *Store) issue(prefix, name string, make func(*Authority) (*Pair, error)) (*Files, error) {
+	authority, err := s.authority()
+	if err != nil {
+		return nil, err
+	}
+	pair, err := make(authority)
+	if err != nil {
+		return nil, err
+	}
+	return s.write(prefix+name+".crt", prefix+name+".key", *pair)
+}
+
+func (s *Store) authority() (*Authority, error) {
+	certPEM, err := os.ReadFile(s.AuthorityFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no authority in %s yet: %w", s.dir, errdefs.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority's certificate: %w", err)
+	}
+	keyPEM, err := os.ReadFile(filepath.Join(s.dir, authorityKeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority's key: %w", err)
+	}
+	authority, err := ParseAuthority(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority in %s: %w", s.dir, err)
+	}
+	return authority, nil
+}
+
+// write puts a pair into the store: both files or none.
+func (s *Store) write(certName, keyName string, pair Pair) (*Files, error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making directory %s: %w", s.dir, err)
+	}
+	files := &Files{CertFile: filepath.Join(s.dir, certName), KeyFile: filepath.Join(s.dir, keyName)}
+	if !s.overwrite {
+		for _, path := range []string{files.CertFile, files.KeyFile} {
+			if _, err := os.Lstat(path); err == nil {
+				return nil, fmt.Errorf("%s is there already: %w", path, errdefs.ErrAlreadyExists)
+			}
+		}
+	}
+	if err := writeFile(files.KeyFile, pair.KeyPEM); err != nil {
+		return nil, err
+	}
+	if err := writeFile(files.CertFile, pair.CertificatePEM); err != nil {
+		return nil, errors.Join(err, os.Remove(files.KeyFile))
+	}
+	return files, nil
+}
+
+// writeFile replaces a file in one step. CreateTemp makes it with mode 0600.
+func writeFile(path string, data []byte) (err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(tmp.Name()))
+		}
+	}()
+	if _, err = tmp.Write(data); err != nil {
+		return errors.Join(err, tmp.Close())
+	}
+	if err = tmp.Sync(); err != nil {
+		return errors.Join(err, tmp.Close())
+	}
+	if err = tmp.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
