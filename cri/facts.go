@@ -1,0 +1,163 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// SandboxFacts reads the status of a sandbox. IPs are what the runtime reports, primary first; none at all if one of
+// them cannot be read.
+func SandboxFacts(s *runtimeapi.PodSandboxStatus) SandboxStatus {
+	return SandboxStatus{
+		ID:          s.GetId(),
+		Attempt:     s.GetMetadata().GetAttempt(),
+		Ready:       s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+		CreatedAt:   hostTime(s.GetCreatedAt()),
+		HostNetwork: s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE,
+		HasNetwork:  s.GetNetwork() != nil,
+		IPs:         sandboxIPs(s.GetNetwork()),
+	}
+}
+
+// ContainerFacts reads the status of a container. SandboxID stays empty, because only the runtime's lists tell it.
+func ContainerFacts(s *runtimeapi.ContainerStatus) ContainerStatus {
+	return ContainerStatus{
+		ID:                         s.GetId(),
+		Name:                       s.GetMetadata().GetName(),
+		State:                      StateOf(s.GetState()),
+		RestartCount:               restartCount(s),
+		Hash:                       s.GetAnnotations()[AnnotationHash],
+		CreatedAt:                  hostTime(s.GetCreatedAt()),
+		StartedAt:                  hostTime(s.GetStartedAt()),
+		FinishedAt:                 hostTime(s.GetFinishedAt()),
+		ExitCode:                   s.GetExitCode(),
+		Reason:                     s.GetReason(),
+		Message:                    s.GetMessage(),
+		Image:                      cmp.Or(s.GetImage().GetUserSpecifiedImage(), s.GetImage().GetImage()),
+		ImageID:                    cmp.Or(s.GetImageRef(), s.GetImageId()),
+		LogPath:                    s.GetLogPath(),
+		TerminationMessageHostPath: terminationMessageHostPath(s),
+		Labels:                     maps.Clone(s.GetLabels()),
+		Annotations:                maps.Clone(s.GetAnnotations()),
+		User:                       linuxUser(s.GetUser().GetLinux()),
+	}
+}
+
+// StateOf translates the CRI's container state.
+func StateOf(s runtimeapi.ContainerState) ContainerState {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return ContainerCreated
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return ContainerRunning
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return ContainerExited
+	default:
+		return ContainerUnknown
+	}
+}
+
+// AssemblePodStatus makes one observation of a pod out of its parts. It sorts them, and takes the pod's IPs from the
+// newest sandbox if that is ready. The slices become part of the result.
+func AssemblePodStatus(
+	uid types.UID, name, namespace string, sandboxes []SandboxStatus, containers []ContainerStatus, observed time.Time,
+) *PodStatus {
+	slices.SortFunc(sandboxes, func(a, b SandboxStatus) int {
+		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
+	})
+	age := make(map[string]time.Time, len(containers))
+	for i := range containers {
+		age[containers[i].ID] = effectiveCreation(&containers[i], containers)
+	}
+	slices.SortFunc(containers, func(a, b ContainerStatus) int {
+		return cmp.Or(age[b.ID].Compare(age[a.ID]), cmp.Compare(b.RestartCount, a.RestartCount), cmp.Compare(b.ID, a.ID))
+	})
+	status := &PodStatus{
+		UID: uid, Name: name, Namespace: namespace, Sandboxes: sandboxes, Containers: containers, ObservedAt: observed,
+	}
+	if ready := status.ReadySandbox(); ready != nil {
+		status.IPs = slices.Clone(ready.IPs)
+	}
+	return status
+}
+
+// effectiveCreation returns when the container was created. The runtime does not tell it of a container that it could not
+// load; such a one counts as just newer than its predecessors, which have lower restart counts.
+func effectiveCreation(c *ContainerStatus, all []ContainerStatus) time.Time {
+	created := c.CreatedAt
+	if !created.IsZero() {
+		return created
+	}
+	for i := range all {
+		other := &all[i]
+		if other.Name == c.Name && other.RestartCount < c.RestartCount && !other.CreatedAt.Before(created) {
+			created = other.CreatedAt.Add(time.Nanosecond)
+		}
+	}
+	return created
+}
+
+// hostTime converts the CRI's nanoseconds. Zero means "not yet" and becomes the zero time.
+func hostTime(nanoseconds int64) time.Time {
+	if nanoseconds == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanoseconds).UTC()
+}
+
+func sandboxIPs(n *runtimeapi.PodSandboxNetworkStatus) []string {
+	if n.GetIp() == "" {
+		return nil
+	}
+	addresses := []string{n.GetIp()}
+	for _, ip := range n.GetAdditionalIps() {
+		addresses = append(addresses, ip.GetIp())
+	}
+	for i, address := range addresses {
+		ip, err := netip.ParseAddr(address)
+		if err != nil || ip.Zone() != "" {
+			return nil
+		}
+		addresses[i] = ip.Unmap().String()
+	}
+	return addresses
+}
+
+func restartCount(s *runtimeapi.ContainerStatus) int32 {
+	n, err := strconv.ParseInt(s.GetAnnotations()[AnnotationRestartCount], 10, 32)
+	if err != nil || n < 0 {
+		return int32(min(s.GetMetadata().GetAttempt(), 1<<31-1))
+	}
+	return int32(n)
+}
+
+func terminationMessageHostPath(s *runtimeapi.ContainerStatus) string {
+	inside := s.GetAnnotations()[AnnotationTerminationMessagePath]
+	if inside == "" {
+		return ""
+	}
+	for _, m := range s.GetMounts() {
+		if path.Clean(m.GetContainerPath()) == path.Clean(inside) {
+			return m.GetHostPath()
+		}
+	}
+	return ""
+}
+
+func linuxUser(u *runtimeapi.LinuxContainerUser) *LinuxUser {
+	if u == nil {
+		return nil
+	}
+	return &LinuxUser{UID: u.GetUid(), GID: u.GetGid(), SupplementalGroups: slices.Clone(u.GetSupplementalGroups())}
+}
