@@ -1,0 +1,53 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package termination
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+const (
+	// minStop is the least time between the stop signal and the kill, the kubelet's minimum grace period of a container.
+	// It holds even when the budget is used up.
+	minStop = 2 * time.Second
+	// minHook is the least time a hook gets: a hook that could not be begun inside the budget, because the link was
+	// down, still runs. It is the kubelet's minimum grace period of a pod.
+	minHook = time.Second
+	// hookAnswer is how long the host may take, after a hook's time is up, to kill it and to say so.
+	hookAnswer = 5 * time.Second
+)
+
+// hookTime is how long a hook may run from now.
+func hookTime(deadline, now time.Time) time.Duration {
+	return max(deadline.Sub(now), minHook)
+}
+
+// stopGrace is how long a container has from now between the stop signal and the kill.
+func stopGrace(deadline, now time.Time) time.Duration {
+	return max(deadline.Sub(now), minStop)
+}
+
+// podGrace is the grace period of a container that is killed while its pod lives on, or whose killer named no deadline.
+func podGrace(pod *v1.Pod) time.Duration {
+	switch {
+	case pod == nil:
+		return minStop
+	case pod.DeletionGracePeriodSeconds != nil:
+		return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		return time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
+	default:
+		return minStop
+	}
+}
+
+// earlier returns the earlier of two deadlines, of which the first may be zero for none.
+func earlier(known, asked time.Time) time.Time {
+	if !known.IsZero() && known.Before(asked) {
+		return known
+	}
+	return asked
+}

@@ -1,0 +1,77 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package termination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/cri"
+)
+
+// Request says which pod to stop, and by when.
+type Request struct {
+	// Pod is nil for an orphan: a pod that is known from the runtime only. Its hooks then come from the annotations of
+	// its containers.
+	Pod *v1.Pod
+	// Status is a fresh observation of the pod. What does not run in it gets neither hook nor signal.
+	Status *cri.PodStatus
+	// Deadline is when the last container shall have been killed, by the Terminator's clock; hooks, stop signals and
+	// kills all happen before it, except that a container always has two seconds between signal and kill. Zero means
+	// the pod's own grace period from now. A later deadline than that of an earlier call has no effect.
+	Deadline time.Time
+}
+
+// KillPod stops every container of the pod at once, and then its sandboxes. It returns nil when nothing of the pod runs.
+// On any error the caller observes anew and calls again; what was done is not repeated. When ctx is cancelled, as a pod
+// worker does when the deadline moved closer, it returns early and the next call goes on with the new deadline.
+func (t *Terminator) KillPod(ctx context.Context, req Request) error {
+	if req.Deadline.IsZero() {
+		req.Deadline = t.clock.Now().Add(podGrace(req.Pod))
+	}
+	if err := t.stopContainers(ctx, req); err != nil {
+		return err
+	}
+	// The sandbox holds the network, which hooks and dying containers still use: it goes last.
+	var errs []error
+	for i := range req.Status.Sandboxes {
+		id := req.Status.Sandboxes[i].ID
+		if err := t.runtime.StopSandbox(ctx, id); err != nil {
+			errs = append(errs, fmt.Errorf("stopping sandbox %q: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stopContainers stops all containers of the pod in parallel and joins their errors.
+func (t *Terminator) stopContainers(ctx context.Context, req Request) error {
+	victims := aliveContainers(req.Status)
+	errs := make([]error, len(victims))
+	var wg sync.WaitGroup
+	for i, cs := range victims {
+		wg.Go(func() {
+			v := newVictim(req.Pod, req.Status, cs)
+			v.message = "Stopping container " + cs.Name
+			errs[i] = t.kill(ctx, v, req.Deadline)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// aliveContainers are the containers that run, or may run for all the runtime can tell.
+func aliveContainers(status *cri.PodStatus) []*cri.ContainerStatus {
+	var out []*cri.ContainerStatus
+	for i := range status.Containers {
+		if cs := &status.Containers[i]; cs.State == cri.ContainerRunning || cs.State == cri.ContainerUnknown {
+			out = append(out, cs)
+		}
+	}
+	return out
+}
