@@ -1,0 +1,58 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podworker
+
+import "k8s.io/apimachinery/pkg/types"
+
+// The questions below have an answer for UIDs without a worker too: before the first complete view of what is
+// desired, an unknown pod may be anything; after it, an unknown pod has been dealt with.
+
+// CouldHaveRunningContainers says whether a container of the pod may be running.
+func (w *Workers) CouldHaveRunningContainers(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if wk, ok := w.byUID[uid]; ok {
+		return wk.state.terminatedAt.IsZero()
+	}
+	return !w.synced
+}
+
+// TerminationRequested says whether the pod is on its way out.
+func (w *Workers) TerminationRequested(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wk, ok := w.byUID[uid]
+	return ok && !wk.state.terminatingAt.IsZero()
+}
+
+// ContentRemovable says whether the pod's dead containers, sandboxes and logs may be removed. desired says whether the API
+// still has the pod.
+func (w *Workers) ContentRemovable(uid types.UID, desired bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if wk, ok := w.byUID[uid]; ok {
+		return wk.state.evicted && !wk.state.terminatedAt.IsZero() ||
+			wk.state.deleted && wk.state.finished && !desired
+	}
+	return w.synced && !desired
+}
+
+// Known says whether there is a worker for the UID.
+func (w *Workers) Known(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.byUID[uid]
+	return ok
+}
+
+// Phase returns the phase of a known pod.
+func (w *Workers) Phase(uid types.UID) (Phase, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wk, ok := w.byUID[uid]
+	if !ok {
+		return PhaseSync, false
+	}
+	return wk.state.phase(), true
+}

@@ -1,0 +1,179 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podworker
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Phase is the kind of work a pod is due.
+type Phase int
+
+// The phases in the only order they can follow each other.
+const (
+	PhaseSync Phase = iota
+	PhaseTerminating
+	PhaseTerminated
+	PhaseFinished
+)
+
+// String returns the phase's name as used in logs and metrics.
+func (p Phase) String() string {
+	return [...]string{"sync", "terminating", "terminated", "finished"}[p]
+}
+
+const (
+	// minGrace is the least a pod gets to stop, as in the kubelet's pod worker.
+	minGrace = time.Second
+	// lateGrace is what a pod still gets whose deletion deadline passed while no node process was running: enough for a
+	// short hook, never more than the pod's own grace period.
+	lateGrace = 10 * time.Second
+)
+
+// state is what is known of one pod's progress. Times are only ever set, never cleared.
+type state struct {
+	firstSeen          time.Time
+	startedAt          time.Time // the first step began
+	terminatingAt      time.Time // termination was requested
+	terminatedAt       time.Time // every container has stopped
+	startedTerminating bool      // a terminating step began: no container is created after this
+	finished           bool
+	deleted            bool
+	evicted            bool
+	// deadline is when the last container must have been killed. It is zero before termination is requested and only
+	// moves closer after.
+	deadline time.Time
+}
+
+func (s *state) phase() Phase {
+	switch {
+	case s.finished:
+		return PhaseFinished
+	case !s.terminatedAt.IsZero():
+		return PhaseTerminated
+	case !s.terminatingAt.IsZero():
+		return PhaseTerminating
+	default:
+		return PhaseSync
+	}
+}
+
+// admitted says what an update did to the state.
+type admitted struct {
+	becameTerminating bool
+	shortened         bool
+}
+
+// admit folds an update into the state. It decides whether the pod terminates and by when.
+func (s *state) admit(u *Update, known *v1.Pod, now time.Time) admitted {
+	var out admitted
+	if s.firstSeen.IsZero() {
+		s.firstSeen = now
+	}
+	if s.terminatingAt.IsZero() && requestsTermination(u) {
+		s.terminatingAt = now
+		out.becameTerminating = true
+	}
+	if u.orphan() || (u.Pod != nil && u.Pod.DeletionTimestamp != nil) {
+		s.deleted = true
+	}
+	if u.Type == Kill && u.Evict {
+		s.evicted = true
+	}
+	if s.phase() != PhaseTerminating {
+		return out
+	}
+	out.shortened = s.shorten(nextDeadline(s, u, known, now)) && !out.becameTerminating
+	return out
+}
+
+func requestsTermination(u *Update) bool {
+	if u.orphan() || u.Type == Kill {
+		return true
+	}
+	return u.Pod.DeletionTimestamp != nil || terminalPhase(u.Pod)
+}
+
+func terminalPhase(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// shorten moves the deadline closer and says whether it did. The first deadline is no shortening.
+func (s *state) shorten(d time.Time) bool {
+	if s.deadline.IsZero() {
+		s.deadline = d
+		return false
+	}
+	if d.Before(s.deadline) {
+		s.deadline = d
+		return true
+	}
+	return false
+}
+
+// nextDeadline is the deadline the update alone would give.
+func nextDeadline(s *state, u *Update, known *v1.Pod, now time.Time) time.Time {
+	pod := u.Pod
+	if pod == nil {
+		pod = known
+	}
+	if u.Grace != nil {
+		return now.Add(max(*u.Grace, minGrace))
+	}
+	if pod == nil {
+		return now.Add(minGrace)
+	}
+	if s.deadline.IsZero() {
+		return firstDeadline(s, pod, now)
+	}
+	if pod.DeletionGracePeriodSeconds != nil {
+		return shorterRequest(s, pod, now)
+	}
+	return s.deadline
+}
+
+// firstDeadline gives a pod its whole grace period, except a pod that was already being deleted when this process first
+// saw it: its budget began with the deletion.
+func firstDeadline(s *state, pod *v1.Pod, now time.Time) time.Time {
+	grace := max(gracePeriod(pod), minGrace)
+	whole := now.Add(grace)
+	if pod.DeletionTimestamp == nil || s.firstSeen.Before(now) {
+		return whole
+	}
+	floor := now.Add(min(grace, lateGrace))
+	left := pod.DeletionTimestamp.Time
+	switch {
+	case left.Before(floor):
+		return floor
+	case left.After(whole):
+		return whole
+	default:
+		return left
+	}
+}
+
+// shorterRequest gives the deadline of a repeated deletion. A repetition with the same grace period (every status change
+// of the pod brings one) must not move the deadline, so it counts from the API's deletion timestamp unless the
+// grace period itself is shorter than what is left.
+func shorterRequest(s *state, pod *v1.Pod, now time.Time) time.Time {
+	asked := max(time.Duration(*pod.DeletionGracePeriodSeconds)*time.Second, minGrace)
+	if left := s.deadline.Sub(now); asked < left {
+		return now.Add(asked)
+	}
+	return s.deadline
+}
+
+// gracePeriod is the pod's grace period before it is clamped: that of the deletion, else that of the spec.
+func gracePeriod(pod *v1.Pod) time.Duration {
+	switch {
+	case pod.DeletionGracePeriodSeconds != nil:
+		return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		return time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
+	default:
+		return v1.DefaultTerminationGracePeriodSeconds * time.Second
+	}
+}

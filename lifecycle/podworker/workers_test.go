@@ -1,0 +1,296 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podworker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/cri"
+)
+
+// fakeSteps records the steps and does what a test tells it to.
+type fakeSteps struct {
+	mu          sync.Mutex
+	trace       []string
+	deadlines   []time.Duration
+	start       time.Time
+	sync        func(ctx context.Context) (bool, error)
+	terminating func(ctx context.Context, deadline time.Time) error
+	terminated  func() error
+}
+
+func (f *fakeSteps) note(s string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trace = append(f.trace, s)
+}
+
+func (f *fakeSteps) steps() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.trace)
+}
+
+func (f *fakeSteps) SyncPod(ctx context.Context, u UpdateType, _ *v1.Pod, _ *cri.PodStatus) (bool, error) {
+	f.note(u.String())
+	if f.sync != nil {
+		return f.sync(ctx)
+	}
+	return false, nil
+}
+
+func (f *fakeSteps) SyncTerminatingPod(ctx context.Context, _ *v1.Pod, _ *cri.PodStatus, deadline time.Time) error {
+	f.note("terminating")
+	f.mu.Lock()
+	f.deadlines = append(f.deadlines, deadline.Sub(f.start))
+	f.mu.Unlock()
+	if f.terminating != nil {
+		return f.terminating(ctx, deadline)
+	}
+	return nil
+}
+
+func (f *fakeSteps) SyncTerminatingRuntimePod(context.Context, *RuntimePod, time.Time) error {
+	f.note("terminating-runtime")
+	return nil
+}
+
+func (f *fakeSteps) SyncTerminatedPod(context.Context, *v1.Pod, *cri.PodStatus) error {
+	f.note("terminated")
+	if f.terminated != nil {
+		return f.terminated()
+	}
+	return nil
+}
+
+// fakeCache answers at once and remembers how new the answer had to be.
+type fakeCache struct {
+	mu    sync.Mutex
+	asked []time.Time
+	err   error
+}
+
+func (f *fakeCache) GetNewerThan(_ context.Context, uid types.UID, t time.Time) (*cri.PodStatus, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, t)
+	return &cri.PodStatus{UID: uid}, f.err
+}
+
+// harness runs body in a bubble whose clock is fake and checks that every goroutine ended.
+func harness(t *testing.T, steps *fakeSteps, body func(w *Workers, cache *fakeCache)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cache := &fakeCache{}
+		steps.start = time.Now()
+		w := New(ctx, Options{Steps: steps, Cache: cache, Clock: clock.RealClock{}, Jitter: func() float64 { return 0 }})
+		body(w, cache)
+		cancel()
+		w.Wait()
+	})
+}
+
+func expect(t *testing.T, steps *fakeSteps, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if got := steps.steps(); !slices.Equal(got, want) {
+		t.Errorf("steps %v, want %v", got, want)
+	}
+}
+
+func TestPodIsResyncedEveryMinute(t *testing.T) {
+	steps := &fakeSteps{}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		time.Sleep(2*resyncInterval + time.Second)
+		expect(t, steps, "create", "sync", "sync")
+	})
+}
+
+func TestDeletedPodGoesThroughEveryPhaseOnce(t *testing.T) {
+	steps := &fakeSteps{}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		synctest.Wait()
+		w.Update(Update{Type: Change, Pod: deleted(30, 30, time.Now())})
+		expect(t, steps, "create", "terminating", "terminated")
+		w.Update(Update{Type: Change, Pod: deleted(30, 30, time.Now())})
+		time.Sleep(time.Hour)
+		expect(t, steps, "create", "terminating", "terminated")
+		if ph, ok := w.Phase("u1"); !ok || ph != PhaseFinished {
+			t.Errorf("phase %s known %v, want a remembered finished pod", ph, ok)
+		}
+	})
+}
+
+func TestPodThatEndsByItselfIsTerminated(t *testing.T) {
+	steps := &fakeSteps{sync: func(context.Context) (bool, error) { return true, nil }}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		expect(t, steps, "create", "terminating", "terminated")
+	})
+}
+
+func TestDeletionCancelsARunningSync(t *testing.T) {
+	steps := &fakeSteps{sync: func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		synctest.Wait()
+		w.Update(Update{Type: Change, Pod: deleted(30, 30, time.Now())})
+		expect(t, steps, "create", "terminating", "terminated")
+	})
+}
+
+func TestShorterGraceInterruptsTheTerminatingStep(t *testing.T) {
+	steps := &fakeSteps{}
+	steps.terminating = func(ctx context.Context, deadline time.Time) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Until(deadline)):
+			return nil
+		}
+	}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(600)})
+		synctest.Wait()
+		w.Update(Update{Type: Change, Pod: deleted(600, 600, time.Now())})
+		time.Sleep(5 * time.Second)
+		w.Update(Update{Type: Kill, Pod: pod(600), Grace: ptr.To(time.Second)})
+		time.Sleep(1100 * time.Millisecond)
+		expect(t, steps, "create", "terminating", "terminating", "terminated")
+		if want := []time.Duration{600 * time.Second, 6 * time.Second}; !slices.Equal(steps.deadlines, want) {
+			t.Errorf("deadlines %v, want %v", steps.deadlines, want)
+		}
+	})
+}
+
+func TestFailedTerminationIsRetriedUntilItSucceeds(t *testing.T) {
+	tries := 0
+	steps := &fakeSteps{terminating: func(context.Context, time.Time) error {
+		if tries++; tries < 4 {
+			return errors.New("runtime says no")
+		}
+		return nil
+	}}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Kill, Pod: pod(30)})
+		time.Sleep(time.Minute)
+		expect(t, steps, "terminating", "terminating", "terminating", "terminating", "terminated")
+	})
+}
+
+func TestStepNeverActsOnAViewOlderThanTheStepBefore(t *testing.T) {
+	steps := &fakeSteps{sync: func(context.Context) (bool, error) { time.Sleep(3 * time.Second); return false, nil }}
+	harness(t, steps, func(w *Workers, cache *fakeCache) {
+		begin := time.Now()
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		time.Sleep(time.Second)
+		w.Update(Update{Type: Sync, Pod: pod(30)})
+		time.Sleep(10 * time.Second)
+		expect(t, steps, "create", "sync")
+		if len(cache.asked) != 2 || !cache.asked[0].IsZero() || cache.asked[1].Sub(begin) != 3*time.Second {
+			t.Errorf("asked for views newer than %v, want any and then the end of the first step", cache.asked)
+		}
+	})
+}
+
+func TestUpdatesDuringAStepAreCoalesced(t *testing.T) {
+	steps := &fakeSteps{sync: func(context.Context) (bool, error) { time.Sleep(time.Second); return false, nil }}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		synctest.Wait()
+		for range 50 {
+			w.Update(Update{Type: Change, Pod: pod(30)})
+		}
+		time.Sleep(10 * time.Second)
+		expect(t, steps, "create", "update")
+	})
+}
+
+func TestUnobservablePodIsWarnedAboutAndRetried(t *testing.T) {
+	var warned []string
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := New(ctx, Options{
+			Steps: &fakeSteps{}, Cache: &fakeCache{err: errors.New("inspect")}, Clock: clock.RealClock{},
+			Warn: func(_ *v1.Pod, reason, msg string) { warned = append(warned, reason+": "+msg) },
+		})
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		time.Sleep(31 * time.Second)
+		cancel()
+		w.Wait()
+	})
+	if len(warned) < 2 || warned[0] != "FailedSync: error determining status: inspect" {
+		t.Errorf("warnings %q", warned)
+	}
+}
+
+func TestOrphanIsStoppedAndForgotten(t *testing.T) {
+	steps := &fakeSteps{}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Kill, Runtime: &RuntimePod{UID: "u9"}, Grace: ptr.To(time.Second)})
+		expect(t, steps, "terminating-runtime")
+		if w.Known("u9") {
+			t.Error("an orphan that ended is still remembered")
+		}
+	})
+}
+
+func TestSameNameWithANewUIDRunsBesideTheOld(t *testing.T) {
+	hold := make(chan struct{})
+	steps := &fakeSteps{terminating: func(ctx context.Context, _ time.Time) error {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	}}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Change, Pod: deleted(30, 30, time.Now())})
+		synctest.Wait()
+		fresh := pod(30)
+		fresh.UID = "u2"
+		w.Update(Update{Type: Create, Pod: fresh})
+		expect(t, steps, "terminating", "create")
+	})
+}
+
+func TestAnswersBeforeAndAfterTheDesiredSetIsComplete(t *testing.T) {
+	harness(t, &fakeSteps{}, func(w *Workers, _ *fakeCache) {
+		if !w.CouldHaveRunningContainers("x") || w.ContentRemovable("x", false) {
+			t.Error("before the first complete list an unknown pod may run and must be left alone")
+		}
+		w.Forget(nil)
+		if w.CouldHaveRunningContainers("x") || !w.ContentRemovable("x", false) {
+			t.Error("after it an unknown pod that is not desired is gone")
+		}
+		if w.ContentRemovable("x", true) {
+			t.Error("the remains of a desired pod are not removable")
+		}
+	})
+}
+
+func TestStoppingTheProcessLeavesPodsWhereTheyAre(t *testing.T) {
+	steps := &fakeSteps{sync: func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		synctest.Wait()
+	})
+	if got := steps.steps(); !slices.Equal(got, []string{"create"}) {
+		t.Errorf("steps %v, want no termination", got)
+	}
+}
