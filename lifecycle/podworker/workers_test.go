@@ -251,12 +251,8 @@ func TestOrphanIsStoppedAndForgotten(t *testing.T) {
 }
 
 func TestSameNameWithANewUIDRunsBesideTheOld(t *testing.T) {
-	hold := make(chan struct{})
 	steps := &fakeSteps{terminating: func(ctx context.Context, _ time.Time) error {
-		select {
-		case <-hold:
-		case <-ctx.Done():
-		}
+		<-ctx.Done()
 		return ctx.Err()
 	}}
 	harness(t, steps, func(w *Workers, _ *fakeCache) {
