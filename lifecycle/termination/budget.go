@@ -33,8 +33,6 @@ func stopGrace(deadline, now time.Time) time.Duration {
 // podGrace is the grace period of a container that is killed while its pod lives on, or whose killer named no deadline.
 func podGrace(pod *v1.Pod) time.Duration {
 	switch {
-	case pod == nil:
-		return minStop
 	case pod.DeletionGracePeriodSeconds != nil:
 		return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
 	case pod.Spec.TerminationGracePeriodSeconds != nil:

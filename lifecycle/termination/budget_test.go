@@ -44,7 +44,6 @@ func TestPodGrace(t *testing.T) {
 		pod  *v1.Pod
 		want time.Duration
 	}{
-		{"orphan", nil, 2 * time.Second},
 		{"nothing set", &v1.Pod{}, 2 * time.Second},
 		{"spec", &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](45)}}, 45 * time.Second},
 		{"zero in the spec", &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](0)}}, 0},

@@ -27,21 +27,17 @@ type victim struct {
 	preStop *v1.LifecycleHandler
 }
 
-func newVictim(pod *v1.Pod, status *cri.PodStatus, cs *cri.ContainerStatus) victim {
-	v := victim{container: cs, preStop: preStopOf(pod, cs)}
-	if pod == nil {
-		v.uid, v.object = status.UID, podref.New(status.Namespace, status.Name, status.UID)
-	} else {
-		v.uid, v.object = pod.UID, podref.Container(pod, cs.Name)
+func newVictim(pod *v1.Pod, cs *cri.ContainerStatus, message string) victim {
+	return victim{
+		uid: pod.UID, container: cs, object: podref.Container(pod, cs.Name), message: message,
+		preStop: preStopOf(pod, cs.Name),
 	}
-	return v
 }
 
 // KillContainer stops one container of a pod that lives on, within the pod's own grace period. message is that of the
 // Killing event, reason is for the log. After an error it is called again and goes on within the same grace period.
 func (t *Terminator) KillContainer(ctx context.Context, pod *v1.Pod, cs *cri.ContainerStatus, reason, message string) error {
-	v := newVictim(pod, nil, cs)
-	v.message = message
+	v := newVictim(pod, cs, message)
 	t.log.Info("killing a container", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "container", cs.Name,
 		"id", cs.ID, "reason", reason)
 	if err := t.kill(ctx, v, t.clock.Now().Add(podGrace(pod))); err != nil {

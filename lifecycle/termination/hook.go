@@ -5,7 +5,6 @@ package termination
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -35,15 +34,11 @@ const (
 // failed says whether the user must be told.
 func (o outcome) failed() bool { return o == hookFailed || o == hookTimedOut || o == hookUnsupported }
 
-// preStopOf returns the container's preStop hook: from the pod's spec, or for an orphan from the annotation the
-// container was created with. It is nil if there is none.
-func preStopOf(pod *v1.Pod, cs *cri.ContainerStatus) *v1.LifecycleHandler {
-	if pod == nil {
-		return restoredPreStop(cs)
-	}
+// preStopOf returns the container's preStop hook, nil if there is none.
+func preStopOf(pod *v1.Pod, container string) *v1.LifecycleHandler {
 	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
-			if containers[i].Name == cs.Name && containers[i].Lifecycle != nil {
+			if containers[i].Name == container && containers[i].Lifecycle != nil {
 				return containers[i].Lifecycle.PreStop
 			}
 		}
@@ -136,18 +131,4 @@ func classify(r *host.HookResult) hookResult {
 	default:
 		return hookResult{outcome: hookSucceeded}
 	}
-}
-
-// restoredPreStop reads the hook that the container was created with.
-func restoredPreStop(cs *cri.ContainerStatus) *v1.LifecycleHandler {
-	raw := cs.Annotations[cri.AnnotationPreStopHandler]
-	if raw == "" {
-		return nil
-	}
-	handler := &v1.LifecycleHandler{}
-	if err := json.Unmarshal([]byte(raw), handler); err != nil {
-		// It cannot be run, which the caller reports as a failed hook.
-		return &v1.LifecycleHandler{}
-	}
-	return handler
 }

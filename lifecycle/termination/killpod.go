@@ -17,8 +17,8 @@ import (
 
 // Request says which pod to stop, and by when.
 type Request struct {
-	// Pod is nil for an orphan: a pod that is known from the runtime only. Its hooks then come from the annotations of
-	// its containers.
+	// Pod is nil for an orphan: a pod that is known from the runtime only. Its hooks and
+	// grace period then come from the annotations of its containers.
 	Pod *v1.Pod
 	// Status is a fresh observation of the pod. What does not run in it gets neither hook nor signal.
 	Status *cri.PodStatus
@@ -32,6 +32,13 @@ type Request struct {
 // On any error the caller observes anew and calls again; what was done is not repeated. When ctx is cancelled, as a pod
 // worker does when the deadline moved closer, it returns early and the next call goes on with the new deadline.
 func (t *Terminator) KillPod(ctx context.Context, req Request) error {
+	if req.Pod == nil {
+		pod, err := cri.RestorePod(req.Status)
+		if err != nil {
+			t.log.Warn("parts of an orphan cannot be restored", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
+		}
+		req.Pod = pod
+	}
 	if req.Deadline.IsZero() {
 		req.Deadline = t.clock.Now().Add(podGrace(req.Pod))
 	}
@@ -56,9 +63,7 @@ func (t *Terminator) stopContainers(ctx context.Context, req Request) error {
 	var wg sync.WaitGroup
 	for i, cs := range victims {
 		wg.Go(func() {
-			v := newVictim(req.Pod, req.Status, cs)
-			v.message = "Stopping container " + cs.Name
-			errs[i] = t.kill(ctx, v, req.Deadline)
+			errs[i] = t.kill(ctx, newVictim(req.Pod, cs, "Stopping container "+cs.Name), req.Deadline)
 		})
 	}
 	wg.Wait()

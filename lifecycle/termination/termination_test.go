@@ -459,31 +459,33 @@ func TestKillContainerUsesThePodsOwnGraceAcrossAttempts(t *testing.T) {
 }
 
 func TestOrphanIsStoppedFromItsAnnotations(t *testing.T) {
+	handler := func(text string) map[string]string { return map[string]string{cri.AnnotationPreStopHandler: text} }
 	for _, tc := range []struct {
-		name, handler string
-		hook, warned  bool
+		name         string
+		annotations  map[string]string
+		hook, warned bool
 	}{
-		{"exec", `{"exec":{"command":["bye"]}}`, true, false},
-		{"none", "", false, false},
-		{"httpGet", `{"httpGet":{"port":80}}`, false, true},
-		{"sleep", `{"sleep":{"seconds":1}}`, false, true},
-		{"garbage", `{"exec":`, false, true},
+		{"exec", handler(`{"exec":{"command":["bye"]}}`), true, false},
+		{"none", nil, false, false},
+		{"httpGet", handler(`{"httpGet":{"port":80}}`), false, true},
+		{"sleep", handler(`{"sleep":{"seconds":1}}`), false, true},
+		{"garbage", handler(`{"exec":`), false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
 				b := newBench(rt, 5, nil)
 				seeded := rt.Seed(fakecri.Pod{
 					UID: podUID, Name: podName, Containers: []string{"main"}, Attempt: 1,
-					Annotations: map[string]string{cri.AnnotationPreStopHandler: tc.handler},
+					Annotations: tc.annotations,
 				})
 				b.pod = nil
 				mustStop(t, b, time.Now().Add(time.Second))
 				if got := b.hooks.run(seeded.Containers["main"]) != nil; got != tc.hook {
 					t.Errorf("hook ran: %t, want %t", got, tc.hook)
 				}
-				want := []string{"Killing default/shop : Stopping container main"}
+				want := []string{"Killing default/shop spec.containers{main}: Stopping container main"}
 				if tc.warned {
-					want = append(want, "FailedPreStopHook default/shop : PreStopHook failed")
+					want = append(want, "FailedPreStopHook default/shop spec.containers{main}: PreStopHook failed")
 				}
 				wantEvents(t, b, want...)
 			})
@@ -492,15 +494,28 @@ func TestOrphanIsStoppedFromItsAnnotations(t *testing.T) {
 }
 
 func TestZeroDeadlineMeansThePodsOwnGrace(t *testing.T) {
-	scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
-		rt.Behave(fakecri.Selector{}, ignoresTERM)
-		b := newBench(rt, 6, nil, "main")
-		start := time.Now()
-		mustStop(t, b, time.Time{})
-		if diff := cmp.Diff([]string{"TERM@0s", "KILL@6s"}, b.signals("main", start)); diff != "" {
-			t.Errorf("signals (-want +got):\n%s", diff)
-		}
+	for _, orphan := range []bool{false, true} {
+		t.Run(map[bool]string{false: "known pod", true: "orphan"}[orphan], func(t *testing.T) {
+			scenario(t, func(t *testing.T, rt *fakecri.Runtime) { zeroDeadline(t, rt, orphan) })
+		})
+	}
+}
+
+func zeroDeadline(t *testing.T, rt *fakecri.Runtime, orphan bool) {
+	rt.Behave(fakecri.Selector{}, ignoresTERM)
+	b := newBench(rt, 6, nil)
+	rt.Seed(fakecri.Pod{
+		UID: podUID, Name: podName, Containers: []string{"main"}, Attempt: 1,
+		Annotations: map[string]string{cri.AnnotationPodTerminationGrace: "6"},
 	})
+	if orphan {
+		b.pod = nil
+	}
+	start := time.Now()
+	mustStop(t, b, time.Time{})
+	if diff := cmp.Diff([]string{"TERM@0s", "KILL@6s"}, b.signals("main", start)); diff != "" {
+		t.Errorf("signals (-want +got):\n%s", diff)
+	}
 }
 
 func TestForgetDropsEverythingOfThePod(t *testing.T) {
