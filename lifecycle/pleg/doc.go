@@ -1,0 +1,27 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pleg finds out what runs: it lists sandboxes and containers of the runtime at short intervals, compares each
+// pod with what it was, inspects pods that changed, keeps the newest observation of each in a cache and tells what
+// changed by events. The name is the kubelet's: pod lifecycle event generator.
+//
+// It must not know what should run. Absence is concluded only from a complete list: a list that fails changes nothing.
+//
+// A relist lists everything and hands every changed pod to an inspection of its own, which asks for the status of the
+// pod's sandboxes and containers. Inspections run beside each other and beside further relists, one per pod at a time, so
+// that a container whose status never comes makes only its own pod stale. A pod whose inspection fails keeps its
+// last good observation next to the error, and is inspected again after the next relist. A single pod is listed and
+// inspected on demand after our own actions (RequestRelist), to see their effect at once.
+//
+// # Observation times
+//
+// The time of an observation is read from the local clock before its first call is made: whatever had happened by then is
+// in it. Times of the host's clock are never compared with ours. GetNewerThan waits for an observation of that kind.
+//
+// # Concurrency
+//
+// Run owns one loop, which alone changes records and decides what is done, and the goroutines that make calls for it. All
+// of them have ended when Run returns. The other methods may be called by any number of goroutines, before Run
+// too. Observations are immutable once published. Events of one pod are in order, and the cache already holds the
+// observation that an event came from, or a newer one.
+package pleg
