@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -85,7 +84,7 @@ func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("parsing the authority's certificate: %w", errors.Join(err, errdefs.ErrInvalidArgument))
+		return nil, fmt.Errorf("parsing the authority's certificate: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	if !cert.IsCA {
 		return nil, fmt.Errorf("the certificate of %q is not that of an authority: %w", cert.Subject.CommonName, errdefs.ErrInvalidArgument)
@@ -96,7 +95,7 @@ func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("parsing the authority's key: %w", errors.Join(err, errdefs.ErrInvalidArgument))
+		return nil, fmt.Errorf("parsing the authority's key: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {

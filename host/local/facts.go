@@ -1,0 +1,186 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tombolo-dev/tombolo/host"
+)
+
+// runtimeFactsTimeout bounds each question to the runtime: facts are told without its answer rather than late.
+const runtimeFactsTimeout = 3 * time.Second
+
+// Purposes of file systems, in the kubelet's words.
+const (
+	purposeNode  = "nodefs"
+	purposeImage = "imagefs"
+)
+
+// Facts reads the facts of the machine anew.
+func (h *Host) Facts(ctx context.Context) (*host.Facts, error) {
+	memory := parseMeminfo(h.read("proc/meminfo"))
+	facts := &host.Facts{
+		MachineID:       h.readFirst("etc/machine-id", "var/lib/dbus/machine-id"),
+		SystemUUID:      h.readFirst("sys/class/dmi/id/product_uuid", "proc/device-tree/vm,uuid"),
+		BootID:          h.readFirst("proc/sys/kernel/random/boot_id"),
+		Hostname:        h.readFirst("proc/sys/kernel/hostname"),
+		OS:              runtime.GOOS,
+		Architecture:    runtime.GOARCH,
+		KernelVersion:   h.readFirst("proc/sys/kernel/osrelease"),
+		OSImage:         h.osImage(),
+		CPUs:            h.cpus(),
+		MemoryBytes:     memory["MemTotal"],
+		MemoryAvailable: memory["MemAvailable"],
+		SwapBytes:       memory["SwapTotal"],
+		PIDMax:          h.pidMax(),
+		PIDsRunning:     parseLoadavg(h.read("proc/loadavg")),
+		Filesystems:     h.filesystems(ctx),
+		CgroupVersion:   h.cgroupVersion(),
+		CgroupDriver:    h.cgroupDriver(ctx),
+		Addresses:       h.addresses(),
+		ResolvConf:      string(h.read("etc/resolv.conf")),
+		Hosts:           string(h.read("etc/hosts")),
+		RootDir:         h.rootDir,
+		PodLogsDir:      h.logsDir,
+		Version:         h.version,
+	}
+	if facts.SystemUUID == "" {
+		facts.SystemUUID = facts.MachineID // as the kubelet does on machines without firmware tables
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	facts.Clock = h.clock.Now()
+	return facts, nil
+}
+
+// read returns the content of a file below the system root, nothing if it cannot be read.
+func (h *Host) read(path string) []byte {
+	data, err := os.ReadFile(filepath.Join(h.systemRoot, path))
+	if err != nil {
+		h.logger.Debug("a fact of the machine cannot be read", "error", err)
+	}
+	return data
+}
+
+// readFirst returns the content of the first file that has any, without white space and zero bytes around it.
+func (h *Host) readFirst(paths ...string) string {
+	for _, path := range paths {
+		if text := string(bytes.Trim(h.read(path), " \t\r\n\x00")); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func (h *Host) osImage() string {
+	for _, path := range []string{"etc/os-release", "usr/lib/os-release"} {
+		if name := parseOSRelease(h.read(path)); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+func (h *Host) cpus() int {
+	if n := parseCPUList(h.read("sys/devices/system/cpu/online")); n > 0 {
+		return n
+	}
+	return runtime.NumCPU()
+}
+
+// pidMax is the smaller of the two limits of the kernel.
+func (h *Host) pidMax() uint64 {
+	pids, threads := parseUint(h.read("proc/sys/kernel/pid_max")), parseUint(h.read("proc/sys/kernel/threads-max"))
+	if threads > 0 && (pids == 0 || threads < pids) {
+		return threads
+	}
+	return pids
+}
+
+// cgroupVersion is 2 only if the whole hierarchy is unified.
+func (h *Host) cgroupVersion() int {
+	if _, err := os.Stat(filepath.Join(h.systemRoot, "sys/fs/cgroup/cgroup.controllers")); err == nil {
+		return 2
+	}
+	return 1
+}
+
+func (h *Host) cgroupDriver(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, runtimeFactsTimeout)
+	defer cancel()
+	config, err := h.runtime.RuntimeConfig(ctx)
+	if err != nil {
+		h.logger.Debug("the runtime does not tell its cgroup driver", "error", err)
+		return ""
+	}
+	if config.GetLinux() == nil {
+		return ""
+	}
+	return strings.ToLower(config.GetLinux().GetCgroupDriver().String())
+}
+
+// filesystems returns that of the root directory and that of the runtime's images.
+func (h *Host) filesystems(ctx context.Context) []host.Filesystem {
+	var out []host.Filesystem
+	for _, fs := range []struct{ purpose, path string }{{purposeNode, h.rootDir}, {purposeImage, h.imagePath(ctx)}} {
+		if fs.path == "" {
+			continue
+		}
+		stat, err := statFilesystem(fs.purpose, fs.path)
+		if err != nil {
+			h.logger.Debug("a file system cannot be measured", "purpose", fs.purpose, "error", err)
+			continue
+		}
+		out = append(out, stat)
+	}
+	return out
+}
+
+func (h *Host) imagePath(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, runtimeFactsTimeout)
+	defer cancel()
+	info, err := h.runtime.ImageFsInfo(ctx)
+	if err != nil {
+		h.logger.Debug("the runtime does not tell where its images are", "error", err)
+		return ""
+	}
+	return firstMountpoint(info)
+}
+
+func firstMountpoint(info *runtimeapi.ImageFsInfoResponse) string {
+	for _, fs := range info.GetImageFilesystems() {
+		if path := fs.GetFsId().GetMountpoint(); path != "" {
+			return path
+		}
+	}
+	return ""
+}
+
+func statFilesystem(purpose, path string) (host.Filesystem, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return host.Filesystem{}, fmt.Errorf("measuring the file system of %s: %w", path, err)
+	}
+	size := uint64(st.Frsize) //nolint:gosec // the kernel's block size is positive
+	return host.Filesystem{
+		Purpose:         purpose,
+		Path:            path,
+		CapacityBytes:   st.Blocks * size,
+		AvailableBytes:  st.Bavail * size,
+		Inodes:          st.Files,
+		InodesAvailable: st.Ffree,
+	}, nil
+}

@@ -1,0 +1,205 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/sys/mountinfo"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/host"
+)
+
+// Names below the directory of a pod, the kubelet's own.
+const (
+	volumesDir    = "volumes"
+	pluginsDir    = "plugins"
+	containersDir = "containers"
+)
+
+// terminationLogMode lets the container's user write, whoever that is.
+const terminationLogMode = 0o666
+
+// podDir is the directory of a pod, relative to the root directory.
+func podDir(uid types.UID) string { return filepath.Join(podsDir, string(uid)) }
+
+// podLogDir is the log directory of a pod, relative to the directory of pod logs.
+func podLogDir(pod host.Pod) string {
+	return pod.Namespace + "_" + pod.Name + "_" + string(pod.UID)
+}
+
+// EnsurePod makes the pod's directories.
+func (h *Host) EnsurePod(_ context.Context, pod host.Pod, containers []string) error {
+	if err := checkPod(pod); err != nil {
+		return err
+	}
+	for _, container := range containers {
+		if err := checkLabel("container", container); err != nil {
+			return err
+		}
+	}
+	defer h.lockPod(pod.UID)()
+	dir := podDir(pod.UID)
+	for _, path := range []string{dir, filepath.Join(dir, volumesDir), filepath.Join(dir, pluginsDir), filepath.Join(dir, containersDir)} {
+		if err := ensureDir(h.root, path, privateDirMode); err != nil {
+			return err
+		}
+	}
+	logDir := podLogDir(pod)
+	if err := ensureDir(h.logs, logDir, logDirMode); err != nil {
+		return err
+	}
+	for _, container := range containers {
+		if err := ensureDir(h.logs, filepath.Join(logDir, container), logDirMode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EnsureTerminationLog makes the file for a container's termination message. One that exists is left as it is: the
+// container may have written to it.
+func (h *Host) EnsureTerminationLog(_ context.Context, uid types.UID, container string, restartCount int32) (string, error) {
+	if err := errors.Join(checkUID(uid), checkLabel("container", container)); err != nil {
+		return "", err
+	}
+	if restartCount < 0 {
+		return "", fmt.Errorf("restart count %d is negative: %w", restartCount, errdefs.ErrInvalidArgument)
+	}
+	defer h.lockPod(uid)()
+	dir := filepath.Join(podDir(uid), containersDir, container)
+	if err := ensureDirs(h.root, dir, privateDirMode); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, fmt.Sprintf("termination-log-%d", restartCount))
+	file, err := h.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, terminationLogMode)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return filepath.Join(h.rootDir, path), nil
+	case err != nil:
+		return "", fmt.Errorf("making the termination log of container %q: %w", container, err)
+	}
+	err = errors.Join(file.Chmod(terminationLogMode), file.Close())
+	if err != nil {
+		return "", fmt.Errorf("making the termination log of container %q: %w", container, errors.Join(err, h.root.Remove(path)))
+	}
+	return filepath.Join(h.rootDir, path), nil
+}
+
+// RemovePod removes the pod's directory and, if asked to, its log directories.
+func (h *Host) RemovePod(_ context.Context, uid types.UID, removeLogs bool) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	defer h.lockPod(uid)()
+	if h.hooks.running(uid) {
+		return fmt.Errorf("a hook of pod %s is running: %w", uid, errdefs.ErrFailedPrecondition)
+	}
+	mounted, err := h.mountedBelow(podDir(uid))
+	if err != nil {
+		return err
+	}
+	if len(mounted) > 0 {
+		return fmt.Errorf("%s is mounted below the directory of pod %s: %w", strings.Join(mounted, ", "), uid, errdefs.ErrFailedPrecondition)
+	}
+	if err := h.root.RemoveAll(podDir(uid)); err != nil {
+		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
+	}
+	if !removeLogs {
+		return nil
+	}
+	return h.removePodLogs(uid)
+}
+
+// removePodLogs removes every log directory of the UID. There is more than one only if something else made it.
+func (h *Host) removePodLogs(uid types.UID) error {
+	entries, err := fs.ReadDir(h.logs.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("listing the directory of pod logs: %w", err)
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() || !strings.HasSuffix(entry.Name(), "_"+string(uid)) {
+			continue
+		}
+		if err := h.logs.RemoveAll(entry.Name()); err != nil {
+			return fmt.Errorf("removing the logs of pod %s: %w", uid, err)
+		}
+	}
+	return nil
+}
+
+// ListPods returns the UIDs that have a directory, in ascending order.
+func (h *Host) ListPods(context.Context) ([]types.UID, error) {
+	entries, err := fs.ReadDir(h.root.FS(), podsDir)
+	if err != nil {
+		return nil, fmt.Errorf("listing the directories of pods: %w", err)
+	}
+	uids := make([]types.UID, 0, len(entries))
+	for _, entry := range entries {
+		if uid := types.UID(entry.Name()); entry.IsDir() && checkUID(uid) == nil {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, nil
+}
+
+// lockPod holds up everyone else who would change the pod's directories until the result is called.
+func (h *Host) lockPod(uid types.UID) (unlock func()) {
+	h.pods.LockKey(string(uid))
+	return func() {
+		// The error of UnlockKey is for keys that were never locked.
+		_ = h.pods.UnlockKey(string(uid))
+	}
+}
+
+// mountedBelow returns the mount points at and below a directory of the root directory.
+func (h *Host) mountedBelow(rel string) ([]string, error) {
+	file, err := os.Open(filepath.Join(h.systemRoot, "proc/self/mountinfo"))
+	if err != nil {
+		return nil, fmt.Errorf("reading what is mounted: %w", err)
+	}
+	defer file.Close()
+	mounts, err := mountinfo.GetMountsFromReader(file, mountinfo.PrefixFilter(filepath.Join(h.realRoot, rel)))
+	if err != nil {
+		return nil, fmt.Errorf("reading what is mounted: %w", err)
+	}
+	points := make([]string, 0, len(mounts))
+	for _, mount := range mounts {
+		points = append(points, mount.Mountpoint)
+	}
+	return points, nil
+}
+
+// ensureDir makes a directory with exactly that mode, or leaves it as it is.
+func ensureDir(root *os.Root, path string, mode fs.FileMode) error {
+	err := root.Mkdir(path, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		err = root.Chmod(path, mode) // past the umask
+	}
+	if err != nil {
+		return fmt.Errorf("making directory %s: %w", filepath.Join(root.Name(), path), err)
+	}
+	return nil
+}
+
+// ensureDirs makes a directory and those above it, each with exactly that mode.
+func ensureDirs(root *os.Root, path string, mode fs.FileMode) error {
+	if parent := filepath.Dir(path); parent != "." {
+		if err := ensureDirs(root, parent, mode); err != nil {
+			return err
+		}
+	}
+	return ensureDir(root, path, mode)
+}

@@ -1,0 +1,132 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/host/hostpb"
+)
+
+// callTimeout bounds calls that take no time of their own on the host.
+const callTimeout = 30 * time.Second
+
+// removeTimeout bounds the removal of a pod's directory, which may hold very many files.
+const removeTimeout = 2 * time.Minute
+
+// hookSlack is how much longer than the hook's own time the answer may take.
+const hookSlack = 15 * time.Second
+
+// ClientOptions are what a client needs besides its connection.
+type ClientOptions struct {
+	// Clock times the deadlines of byte streams. The real clock if nil.
+	Clock clock.WithDelayedExecution
+}
+
+// client is a host at the other end of a connection.
+type client struct {
+	host  hostpb.HostServiceClient
+	clock clock.WithDelayedExecution
+}
+
+var _ host.Host = (*client)(nil)
+
+// NewClient returns the host that serves at the other end of conn. The connection stays the caller's to close. Methods
+// that were called while it could not be reached fail as Unavailable.
+func NewClient(conn grpc.ClientConnInterface, o ClientOptions) host.Host {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &client{host: hostpb.NewHostServiceClient(conn), clock: o.Clock}
+}
+
+// call makes one unary call within timeout.
+func call[Req, Resp any](ctx context.Context, timeout time.Duration, rpc func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (Resp, error) {
+	callCtx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	resp, err := rpc(callCtx, req)
+	return resp, toNative(ctx, err)
+}
+
+func (c *client) Facts(ctx context.Context) (*host.Facts, error) {
+	resp, err := call(ctx, callTimeout, c.host.Facts, &hostpb.FactsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return factsFromWire(resp), nil
+}
+
+func (c *client) EnsurePod(ctx context.Context, pod host.Pod, containers []string) error {
+	_, err := call(ctx, callTimeout, c.host.EnsurePod, &hostpb.EnsurePodRequest{Pod: podToWire(pod), Containers: containers})
+	return err
+}
+
+func (c *client) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (string, error) {
+	resp, err := call(ctx, callTimeout, c.host.EnsureVolume, volumeToWire(uid, volume))
+	return resp.GetPath(), err
+}
+
+func (c *client) EnsureTerminationLog(ctx context.Context, uid types.UID, container string, restartCount int32) (string, error) {
+	resp, err := call(ctx, callTimeout, c.host.EnsureTerminationLog, &hostpb.EnsureTerminationLogRequest{
+		Uid: string(uid), Container: container, RestartCount: restartCount})
+	return resp.GetPath(), err
+}
+
+func (c *client) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error {
+	_, err := call(ctx, removeTimeout, c.host.RemovePod, &hostpb.RemovePodRequest{Uid: string(uid), RemoveLogs: removeLogs})
+	return err
+}
+
+func (c *client) ListPods(ctx context.Context) ([]types.UID, error) {
+	resp, err := call(ctx, callTimeout, c.host.ListPods, &hostpb.ListPodsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	uids := make([]types.UID, 0, len(resp.GetUids()))
+	for _, uid := range resp.GetUids() {
+		uids = append(uids, types.UID(uid))
+	}
+	return uids, nil
+}
+
+func (c *client) ReadTail(ctx context.Context, path string, limit int64) ([]byte, error) {
+	resp, err := call(ctx, callTimeout, c.host.ReadTail, &hostpb.ReadTailRequest{Path: path, Limit: limit})
+	return resp.GetData(), err
+}
+
+func (c *client) RestartCount(ctx context.Context, pod host.Pod, container string) (int32, error) {
+	resp, err := call(ctx, callTimeout, c.host.RestartCount, &hostpb.RestartCountRequest{Pod: podToWire(pod), Container: container})
+	return resp.GetRestartCount(), err
+}
+
+func (c *client) RemoveLogs(ctx context.Context, path string) error {
+	_, err := call(ctx, callTimeout, c.host.RemoveLogs, &hostpb.RemoveLogsRequest{Path: path})
+	return err
+}
+
+func (c *client) RunHook(ctx context.Context, req host.HookRequest) (*host.HookResult, error) {
+	resp, err := call(ctx, req.Timeout+hookSlack, c.host.RunHook, &hostpb.RunHookRequest{
+		PodUid:      string(req.PodUID),
+		ContainerId: req.ContainerID,
+		Kind:        req.Kind,
+		Command:     req.Command,
+		Timeout:     durationpb.New(req.Timeout),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &host.HookResult{
+		ExitCode:    resp.GetExitCode(),
+		Output:      resp.GetOutput(),
+		TimedOut:    resp.GetTimedOut(),
+		Interrupted: resp.GetInterrupted(),
+	}, nil
+}

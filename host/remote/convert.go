@@ -1,0 +1,140 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/host/hostpb"
+)
+
+func factsToWire(f *host.Facts) *hostpb.FactsResponse {
+	out := &hostpb.FactsResponse{
+		MachineId:            f.MachineID,
+		SystemUuid:           f.SystemUUID,
+		BootId:               f.BootID,
+		Hostname:             f.Hostname,
+		Os:                   f.OS,
+		Architecture:         f.Architecture,
+		KernelVersion:        f.KernelVersion,
+		OsImage:              f.OSImage,
+		Cpus:                 int32(f.CPUs), //nolint:gosec // no machine has 2^31 processors
+		MemoryBytes:          f.MemoryBytes,
+		MemoryAvailableBytes: f.MemoryAvailable,
+		SwapBytes:            f.SwapBytes,
+		PidMax:               f.PIDMax,
+		PidsRunning:          f.PIDsRunning,
+		Clock:                timeToWire(f.Clock),
+		CgroupVersion:        int32(f.CgroupVersion), //nolint:gosec // 1 or 2
+		CgroupDriver:         f.CgroupDriver,
+		Addresses:            f.Addresses,
+		ResolvConf:           f.ResolvConf,
+		Hosts:                f.Hosts,
+		RootDir:              f.RootDir,
+		PodLogsDir:           f.PodLogsDir,
+		Version:              f.Version,
+	}
+	for _, fs := range f.Filesystems {
+		out.Filesystems = append(out.Filesystems, &hostpb.Filesystem{
+			Purpose:         fs.Purpose,
+			Path:            fs.Path,
+			CapacityBytes:   fs.CapacityBytes,
+			AvailableBytes:  fs.AvailableBytes,
+			Inodes:          fs.Inodes,
+			InodesAvailable: fs.InodesAvailable,
+		})
+	}
+	return out
+}
+
+func factsFromWire(f *hostpb.FactsResponse) *host.Facts {
+	out := &host.Facts{
+		MachineID:       f.GetMachineId(),
+		SystemUUID:      f.GetSystemUuid(),
+		BootID:          f.GetBootId(),
+		Hostname:        f.GetHostname(),
+		OS:              f.GetOs(),
+		Architecture:    f.GetArchitecture(),
+		KernelVersion:   f.GetKernelVersion(),
+		OSImage:         f.GetOsImage(),
+		CPUs:            int(f.GetCpus()),
+		MemoryBytes:     f.GetMemoryBytes(),
+		MemoryAvailable: f.GetMemoryAvailableBytes(),
+		SwapBytes:       f.GetSwapBytes(),
+		PIDMax:          f.GetPidMax(),
+		PIDsRunning:     f.GetPidsRunning(),
+		Clock:           timeFromWire(f.GetClock()),
+		CgroupVersion:   int(f.GetCgroupVersion()),
+		CgroupDriver:    f.GetCgroupDriver(),
+		Addresses:       f.GetAddresses(),
+		ResolvConf:      f.GetResolvConf(),
+		Hosts:           f.GetHosts(),
+		RootDir:         f.GetRootDir(),
+		PodLogsDir:      f.GetPodLogsDir(),
+		Version:         f.GetVersion(),
+	}
+	for _, fs := range f.GetFilesystems() {
+		out.Filesystems = append(out.Filesystems, host.Filesystem{
+			Purpose:         fs.GetPurpose(),
+			Path:            fs.GetPath(),
+			CapacityBytes:   fs.GetCapacityBytes(),
+			AvailableBytes:  fs.GetAvailableBytes(),
+			Inodes:          fs.GetInodes(),
+			InodesAvailable: fs.GetInodesAvailable(),
+		})
+	}
+	return out
+}
+
+func podToWire(p host.Pod) *hostpb.Pod {
+	return &hostpb.Pod{Uid: string(p.UID), Namespace: p.Namespace, Name: p.Name}
+}
+
+func podFromWire(p *hostpb.Pod) host.Pod {
+	return host.Pod{UID: types.UID(p.GetUid()), Namespace: p.GetNamespace(), Name: p.GetName()}
+}
+
+func volumeToWire(uid types.UID, v host.Volume) *hostpb.EnsureVolumeRequest {
+	out := &hostpb.EnsureVolumeRequest{Uid: string(uid), Name: v.Name}
+	if v.EmptyDir {
+		out.Source = &hostpb.EnsureVolumeRequest_EmptyDir{EmptyDir: &hostpb.EmptyDirSource{}}
+	} else {
+		out.Source = &hostpb.EnsureVolumeRequest_HostPath{HostPath: &hostpb.HostPathSource{Path: v.HostPath, Type: v.HostPathType}}
+	}
+	return out
+}
+
+func volumeFromWire(r *hostpb.EnsureVolumeRequest) (host.Volume, error) {
+	out := host.Volume{Name: r.GetName()}
+	switch source := r.GetSource().(type) {
+	case *hostpb.EnsureVolumeRequest_EmptyDir:
+		out.EmptyDir = true
+	case *hostpb.EnsureVolumeRequest_HostPath:
+		out.HostPath, out.HostPathType = source.HostPath.GetPath(), source.HostPath.GetType()
+	default:
+		return out, fmt.Errorf("volume %q has a source that this host does not know; upgrade the host: %w", r.GetName(), errdefs.ErrNotImplemented)
+	}
+	return out, nil
+}
+
+// timeToWire keeps the zero time absent.
+func timeToWire(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func timeFromWire(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

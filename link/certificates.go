@@ -1,0 +1,150 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/containerd/errdefs"
+)
+
+// protocolHTTP2 is the only application protocol that is spoken over a tls:// link.
+const protocolHTTP2 = "h2"
+
+// Files name the PEM files that identify one end of a link.
+type Files struct {
+	// CAFile has the authorities that the other end's certificate must come from.
+	CAFile string
+	// CertFile and KeyFile are this end's certificate, with intermediate ones if there are any, and its key.
+	CertFile string
+	KeyFile  string
+}
+
+// Certificates are the contents of Files, read again when a file changes. While changed files are not usable, for instance
+// because only one of a pair was replaced yet, the former contents stay in use.
+type Certificates struct {
+	files  Files
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	loaded *identity
+	seen   [3]os.FileInfo // of the files when they were last read, usable or not
+}
+
+// identity is one consistent reading of the files.
+type identity struct {
+	certificate tls.Certificate
+	authorities *x509.CertPool
+}
+
+// LoadCertificates reads the files for the first time. An error names the file.
+func LoadCertificates(files Files, logger *slog.Logger) (*Certificates, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Certificates{files: files, logger: logger}
+	c.seen = c.stat()
+	loaded, err := files.read()
+	if err != nil {
+		return nil, err
+	}
+	c.loaded = loaded
+	return c, nil
+}
+
+// clientConfig returns the configuration for one handshake with a server of that name.
+func (c *Certificates) clientConfig(serverName string) *tls.Config {
+	id := c.current()
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{protocolHTTP2},
+		ServerName:   serverName,
+		RootCAs:      id.authorities,
+		Certificates: []tls.Certificate{id.certificate},
+	}
+}
+
+// serverConfig returns the configuration of a server for any number of handshakes. No session is ever resumed: each
+// connection is checked against the authorities of that moment.
+func (c *Certificates) serverConfig() *tls.Config {
+	base := &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		NextProtos:             []string{protocolHTTP2},
+		ClientAuth:             tls.RequireAndVerifyClientCert,
+		SessionTicketsDisabled: true,
+	}
+	config := base.Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		id := c.current()
+		each := base.Clone()
+		each.ClientCAs = id.authorities
+		each.Certificates = []tls.Certificate{id.certificate}
+		return each, nil
+	}
+	return config
+}
+
+// current returns what the files say, or what they said when they were last usable.
+func (c *Certificates) current() *identity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.stat()
+	if sameFiles(c.seen, now) {
+		return c.loaded
+	}
+	c.seen = now
+	loaded, err := c.files.read()
+	if err != nil {
+		c.logger.Warn("changed certificates are not usable, the former ones stay in use", "error", err)
+		return c.loaded
+	}
+	c.logger.Info("certificates were read again", "cert_file", c.files.CertFile, "not_after", loaded.certificate.Leaf.NotAfter)
+	c.loaded = loaded
+	return loaded
+}
+
+// stat looks at the files without reading them. A missing one is nil.
+func (c *Certificates) stat() [3]os.FileInfo {
+	var infos [3]os.FileInfo
+	for i, path := range []string{c.files.CAFile, c.files.CertFile, c.files.KeyFile} {
+		if info, err := os.Stat(path); err == nil {
+			infos[i] = info
+		}
+	}
+	return infos
+}
+
+func sameFiles(a, b [3]os.FileInfo) bool {
+	for i := range a {
+		switch {
+		case a[i] == nil && b[i] == nil:
+		case a[i] == nil || b[i] == nil:
+			return false
+		case !os.SameFile(a[i], b[i]) || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size():
+			return false
+		}
+	}
+	return true
+}
+
+func (f Files) read() (*identity, error) {
+	authorities, err := os.ReadFile(f.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("no certificate in %s: %w", f.CAFile, errdefs.ErrInvalidArgument)
+	}
+	certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading certificate %s and key %s: %w: %w", f.CertFile, f.KeyFile, err, errdefs.ErrInvalidArgument)
+	}
+	return &identity{certificate: certificate, authorities: pool}, nil
+}

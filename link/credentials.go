@@ -1,0 +1,89 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
+)
+
+// ServerOptions are what a server's credentials report to.
+type ServerOptions struct {
+	// Logger gets one line per refused connection. Default: none.
+	Logger *slog.Logger
+	// Registerer gets the count of refused connections. Default: none.
+	Registerer prometheus.Registerer
+}
+
+// ServerCredentials returns the credentials of a gRPC server that speaks TLS 1.3 and demands a client certificate. A peer
+// that cannot show one gets no byte of an answer beyond the handshake, and leaves one line in the log that says why.
+func (c *Certificates) ServerCredentials(o ServerOptions) credentials.TransportCredentials {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &serverCredentials{
+		TransportCredentials: credentials.NewTLS(c.serverConfig()),
+		logger:               o.Logger,
+		metrics:              newMetrics(o.Registerer),
+	}
+}
+
+// serverCredentials reports the handshakes that fail.
+type serverCredentials struct {
+	credentials.TransportCredentials
+	logger  *slog.Logger
+	metrics *metrics
+}
+
+// ServerHandshake secures a connection.
+func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, info, err := s.TransportCredentials.ServerHandshake(raw)
+	if err == nil {
+		return secured, info, nil
+	}
+	if errors.Is(err, io.EOF) {
+		// A load balancer or a port scan that connected and went away without a word was not refused.
+		s.logger.Debug("connection closed by the peer before the handshake", "peer", raw.RemoteAddr().String())
+		return nil, nil, err
+	}
+	s.metrics.refused.Inc()
+	s.logger.Warn("connection refused", "peer", raw.RemoteAddr().String(), "reason", refusal(err))
+	return nil, nil, err
+}
+
+// Clone returns a copy with the same reports.
+func (s *serverCredentials) Clone() credentials.TransportCredentials {
+	return &serverCredentials{TransportCredentials: s.TransportCredentials.Clone(), logger: s.logger, metrics: s.metrics}
+}
+
+// refusal says in an operator's words why a handshake failed.
+func refusal(err error) string {
+	if header := (tls.RecordHeaderError{}); errors.As(err, &header) {
+		if looksLikeHTTP(header.RecordHeader[:]) {
+			return "the peer speaks plain HTTP, TLS 1.3 with a client certificate is required"
+		}
+		return "the peer does not speak TLS, TLS 1.3 with a client certificate is required"
+	}
+	if unverified := (*tls.CertificateVerificationError)(nil); errors.As(err, &unverified) && len(unverified.UnverifiedCertificates) > 0 {
+		return "certificate of " + unverified.UnverifiedCertificates[0].Subject.String() + ": " + unverified.Err.Error()
+	}
+	return err.Error()
+}
+
+// looksLikeHTTP says whether the first five bytes of a connection begin an HTTP/1 request or the preface of HTTP/2.
+func looksLikeHTTP(start []byte) bool {
+	for _, method := range []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH", "DELET", "CONNE", "OPTIO", "TRACE", "PRI *"} {
+		if strings.HasPrefix(string(start), method) {
+			return true
+		}
+	}
+	return false
+}

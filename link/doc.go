@@ -1,0 +1,14 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package link is how a node reaches a host. A Link dials one target and knows how the connection is doing: whether it is
+// up, since when, and what the last error was. Certificates are the identities of both ends of a tls:// link; they are
+// read again when their files change.
+//
+// It must not know what goes over the connections, and imports nothing else of this module. A new kind of link is a new
+// scheme in ParseTarget and a new dial function.
+//
+// # Concurrency
+//
+// Everything here may be used by any number of goroutines. No goroutine is started.
+package link

@@ -1,0 +1,196 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+)
+
+// unacknowledgedTimeout is how long sent bytes may stay unacknowledged before the kernel gives a connection up. Without it
+// a connection whose other end vanished hangs for a quarter of an hour.
+const unacknowledgedTimeout = 15 * time.Second
+
+// Options say where a link leads.
+type Options struct {
+	Target Target
+	// Certificates are the identity of this side and the authority of the other one. Required for SchemeTLS.
+	Certificates *Certificates
+	// ServerName is the name that the host's certificate must carry, by default the host part of the target.
+	ServerName string
+	Clock      clock.PassiveClock
+	// Logger is told when the link comes up or goes down. Default: none.
+	Logger *slog.Logger
+}
+
+// Link dials one target.
+type Link struct {
+	target     Target
+	certs      *Certificates
+	serverName string
+	tracker    *tracker
+}
+
+// New returns a link. It does not connect: Dial does, as often as it is called.
+func New(o Options) (*Link, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Target.Scheme == SchemeTLS {
+		if o.Certificates == nil {
+			return nil, fmt.Errorf("target %s needs certificates: %w", o.Target, errdefs.ErrInvalidArgument)
+		}
+		if o.ServerName == "" {
+			host, _, err := net.SplitHostPort(o.Target.Address)
+			if err != nil {
+				return nil, fmt.Errorf("target %s: %w: %w", o.Target, err, errdefs.ErrInvalidArgument)
+			}
+			o.ServerName = host
+		}
+	}
+	return &Link{
+		target:     o.Target,
+		certs:      o.Certificates,
+		serverName: o.ServerName,
+		tracker:    newTracker(o.Target.String(), o.Clock, o.Logger),
+	}, nil
+}
+
+// Target returns where the link leads.
+func (l *Link) Target() Target { return l.target }
+
+// State returns how the link is doing.
+func (l *Link) State() State { return l.tracker.get() }
+
+// Close ends the reports of the link. Connections belong to whoever dialed them and stay open.
+func (l *Link) Close() { l.tracker.close() }
+
+// Dial opens a new connection. The caller owns it. An error is Unavailable, unless ctx was cancelled.
+func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
+	raw, err := l.dial(ctx)
+	if err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, err
+		}
+		err = fmt.Errorf("dialing %s: %w", l.target, err)
+		l.tracker.failed(err)
+		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)
+	}
+	return &conn{Conn: raw, tracker: l.tracker}, nil
+}
+
+func (l *Link) dial(ctx context.Context) (net.Conn, error) {
+	if l.target.Scheme == SchemeUnix {
+		return (&net.Dialer{}).DialContext(ctx, "unix", l.target.Address)
+	}
+	dialer := &net.Dialer{Control: giveUpWhenUnacknowledged}
+	raw, err := dialer.DialContext(ctx, "tcp", l.target.Address)
+	if err != nil {
+		return nil, err
+	}
+	secured := tls.Client(raw, l.certs.clientConfig(l.serverName))
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return secured, nil
+}
+
+// giveUpWhenUnacknowledged sets TCP_USER_TIMEOUT on a socket before it is used.
+func giveUpWhenUnacknowledged(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledgedTimeout.Milliseconds()))
+	})
+	return errors.Join(err, failed)
+}
+
+// errClosed is why a link is down when this side closed its connection, because the other end no longer answered.
+var errClosed = errors.New("the connection no longer answered and was closed")
+
+// conn tells the tracker what becomes of a connection.
+type conn struct {
+	net.Conn
+	tracker *tracker
+
+	mu     sync.Mutex
+	spoken bool // the other end sent something
+	ended  bool
+}
+
+// Read reads from the connection. The first byte proves that the other end accepted us.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.speak()
+	}
+	if err != nil && !isTimeout(err) {
+		c.end(err)
+	}
+	return n, err
+}
+
+// Write writes to the connection.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil && !isTimeout(err) {
+		c.end(err)
+	}
+	return n, err
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	c.end(errClosed)
+	return c.Conn.Close()
+}
+
+func (c *conn) speak() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spoken || c.ended {
+		return
+	}
+	c.spoken = true
+	c.tracker.connected(c)
+}
+
+// end records the first reason for which the connection ended.
+func (c *conn) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	if c.spoken {
+		c.tracker.lost(c, err)
+		return
+	}
+	c.tracker.failed(c.explain(err))
+}
+
+// explain says what an error before the first byte means: with TLS 1.3 that is how a refused certificate shows.
+func (c *conn) explain(err error) error {
+	if alert := tls.AlertError(0); errors.As(err, &alert) {
+		return fmt.Errorf("%s refused our certificate: %w", c.tracker.target, err)
+	}
+	return fmt.Errorf("%s closed the connection: %w", c.tracker.target, err)
+}
+
+// isTimeout says whether err is a deadline of this side, which does not end a connection.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(err, syscall.ETIMEDOUT)
+}

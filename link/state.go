@@ -1,0 +1,111 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// repeatedErrorInterval is how often the same error of a link is logged.
+const repeatedErrorInterval = time.Minute
+
+// State is how a link is doing.
+type State struct {
+	// Up says that the other end has spoken on the newest connection, which has not ended since. A handshake alone is not
+	// enough: with TLS 1.3 the other end may refuse our certificate after it.
+	Up bool
+	// Since is when Up last changed, or when the link was made.
+	Since time.Time
+	// Err is why the link is down, nil while it is up or was never tried.
+	Err error
+}
+
+// tracker keeps the state of a link and logs its changes.
+type tracker struct {
+	target string
+	clock  clock.PassiveClock
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	state    State
+	current  *conn // the connection that the state speaks of while up
+	loggedAt time.Time
+	logged   string
+	closed   bool
+}
+
+func newTracker(target string, clk clock.PassiveClock, logger *slog.Logger) *tracker {
+	return &tracker{target: target, clock: clk, logger: logger, state: State{Since: clk.Now()}}
+}
+
+func (t *tracker) get() State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state
+}
+
+// close ends the reports: what becomes of connections from now on is the doing of this side.
+func (t *tracker) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+}
+
+// connected records that the other end spoke on c.
+func (t *tracker) connected(c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	t.current = c
+	t.logged = ""
+	if t.state.Up {
+		return
+	}
+	t.state = State{Up: true, Since: t.clock.Now()}
+	t.logger.Info("link to the host is up", "target", t.target)
+}
+
+// failed records that a connection could not be made, or was refused before the other end spoke.
+func (t *tracker) failed(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.state.Up {
+		return // when up, another connection is in use; this one was of no consequence
+	}
+	t.state.Err = err
+	if t.due(err) {
+		t.logger.Warn("the host cannot be reached", "target", t.target, "error", err)
+	}
+}
+
+// lost records that c ended after the other end had spoken on it.
+func (t *tracker) lost(c *conn, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.current != c {
+		return
+	}
+	t.current = nil
+	t.state = State{Since: t.clock.Now(), Err: fmt.Errorf("connection to %s lost: %w", t.target, err)}
+	if t.due(t.state.Err) {
+		t.logger.Warn("link to the host is down", "target", t.target, "error", err)
+	}
+}
+
+// due says whether an error is worth a line: it differs from the last one, or a minute has passed.
+func (t *tracker) due(err error) bool {
+	now := t.clock.Now()
+	if err.Error() == t.logged && now.Sub(t.loggedAt) < repeatedErrorInterval {
+		return false
+	}
+	t.logged, t.loggedAt = err.Error(), now
+	return true
+}

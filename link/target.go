@@ -1,0 +1,55 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+// Schemes of targets.
+const (
+	// SchemeUnix is a socket of the container runtime on the same machine.
+	SchemeUnix = "unix"
+	// SchemeTLS is a host process, reached over TCP with TLS 1.3 and certificates on both sides.
+	SchemeTLS = "tls"
+)
+
+// Target is where a link leads.
+type Target struct {
+	// Scheme is one of the Scheme constants.
+	Scheme string
+	// Address is a socket path for SchemeUnix and host:port for SchemeTLS.
+	Address string
+}
+
+// ParseTarget reads a target from its text form: unix:///run/containerd/containerd.sock or tls://host:port. An error is
+// InvalidArgument.
+func ParseTarget(text string) (Target, error) {
+	scheme, address, ok := strings.Cut(text, "://")
+	if !ok {
+		return Target{}, fmt.Errorf("target %q: use unix:///path/of/containerd.sock or tls://host:port: %w", text, errdefs.ErrInvalidArgument)
+	}
+	switch scheme {
+	case SchemeUnix:
+		if !filepath.IsAbs(address) {
+			return Target{}, fmt.Errorf("target %q: the path of the socket must be absolute, as in unix:///run/containerd/containerd.sock: %w", text, errdefs.ErrInvalidArgument)
+		}
+	case SchemeTLS:
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || host == "" || port == "" {
+			return Target{}, fmt.Errorf("target %q: use tls://host:port: %w", text, errdefs.ErrInvalidArgument)
+		}
+	default:
+		return Target{}, fmt.Errorf("target %q: scheme %q is not known, use unix or tls: %w", text, scheme, errdefs.ErrInvalidArgument)
+	}
+	return Target{Scheme: scheme, Address: address}, nil
+}
+
+// String returns the text form.
+func (t Target) String() string { return t.Scheme + "://" + t.Address }

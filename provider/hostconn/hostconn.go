@@ -1,0 +1,168 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/host/local"
+	"github.com/tombolo-dev/tombolo/host/remote"
+	"github.com/tombolo-dev/tombolo/link"
+)
+
+// Clock is what connections need of a clock.
+type Clock interface {
+	clock.WithTicker
+	clock.WithDelayedExecution
+}
+
+// Options say where the host is and how it is reached.
+type Options struct {
+	// Target is unix:///path/of/containerd.sock or tls://host:port.
+	Target string
+
+	// Files and ServerName are for tls://. ServerName is the name in the host's certificate, by default the host part of
+	// the target.
+	Files      link.Files
+	ServerName string
+
+	// RootDir, PodLogsDir and Version are for unix://, where the host part runs in this process.
+	RootDir    string
+	PodLogsDir string
+	Version    string
+
+	Clock Clock
+	// Logger is told when the link comes up and goes down. Default: none.
+	Logger *slog.Logger
+}
+
+// Connection is a host as a node uses it.
+type Connection struct {
+	// CRI is the machine's container runtime.
+	CRI grpc.ClientConnInterface
+	// Host is everything else on the machine.
+	Host host.Host
+	// Target is the target in its text form.
+	Target string
+
+	link  *link.Link
+	close func(context.Context) error
+}
+
+// Connect prepares a connection. It does not wait for the host: calls fail as Unavailable while the host cannot be reached,
+// and work once it can. An error means that the options are wrong or, for unix://, that the root directory is in use.
+func Connect(o Options) (*Connection, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	target, err := link.ParseTarget(o.Target)
+	if err != nil {
+		return nil, err
+	}
+	if target.Scheme == link.SchemeUnix {
+		return connectLocal(o, target)
+	}
+	return connectRemote(o, target)
+}
+
+func connectRemote(o Options, target link.Target) (*Connection, error) {
+	certificates, err := link.LoadCertificates(o.Files, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	to, err := link.New(link.Options{Target: target, Certificates: certificates, ServerName: o.ServerName, Clock: o.Clock, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	conn, err := remote.NewConn(remote.ConnOptions{Name: "host " + target.String(), Dial: to.Dial})
+	if err != nil {
+		return nil, err
+	}
+	return &Connection{
+		CRI:    conn,
+		Host:   remote.NewClient(conn, remote.ClientOptions{Clock: o.Clock}),
+		Target: target.String(),
+		link:   to,
+		close:  func(context.Context) error { return conn.Close() },
+	}, nil
+}
+
+func connectLocal(o Options, target link.Target) (*Connection, error) {
+	to, err := link.New(link.Options{Target: target, Clock: o.Clock, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	conn, err := remote.NewConn(remote.ConnOptions{Name: "containerd at " + target.Address, Dial: to.Dial, Local: true})
+	if err != nil {
+		return nil, err
+	}
+	here, err := local.New(local.Options{
+		RootDir:    o.RootDir,
+		PodLogsDir: o.PodLogsDir,
+		Runtime:    cri.NewClient(conn, cri.ClientOptions{Clock: o.Clock}),
+		Version:    o.Version,
+		Clock:      o.Clock,
+		Logger:     o.Logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &Connection{
+		CRI:    here.ObserveStreaming(conn),
+		Host:   here,
+		Target: target.String(),
+		link:   to,
+		close: func(ctx context.Context) error {
+			return errors.Join(here.Close(ctx), conn.Close())
+		},
+	}, nil
+}
+
+// State is how the connection is doing.
+type State struct {
+	// Up says that the other end answers.
+	Up bool
+	// Since is when Up last changed, or when the connection was made.
+	Since time.Time
+	// Err is why it is down, nil while it is up or was not tried yet.
+	Err error
+}
+
+// State returns how the connection is doing.
+func (c *Connection) State() State {
+	s := c.link.State()
+	return State{Up: s.Up, Since: s.Since, Err: s.Err}
+}
+
+// Err returns why the host cannot be reached, with its target and as Unavailable, or nil while it can.
+func (c *Connection) Err() error {
+	state := c.link.State()
+	switch {
+	case state.Up:
+		return nil
+	case state.Err == nil:
+		return fmt.Errorf("no connection to %s yet: %w", c.Target, errdefs.ErrUnavailable)
+	default:
+		return fmt.Errorf("%w: %w", state.Err, errdefs.ErrUnavailable)
+	}
+}
+
+// Close ends the connection. A host part in this process waits for running hooks until ctx ends. Pods are not touched.
+func (c *Connection) Close(ctx context.Context) error {
+	c.link.Close()
+	return c.close(ctx)
+}
