@@ -38,8 +38,8 @@ const (
 	eventNeverPresent = "ErrImageNeverPull"
 )
 
-// Images is the runtime's image service. Errors are classes; Unavailable means that no answer came.
-type Images interface {
+// Runtime is the runtime's image service. Errors are classes; Unavailable means that no answer came.
+type Runtime interface {
 	// ImageStatus returns nil and no error if the image is not present.
 	ImageStatus(ctx context.Context, image string) (*runtimeapi.Image, error)
 	// PullImage returns the reference to create containers from. It has no deadline and stops when ctx ends.
@@ -48,7 +48,7 @@ type Images interface {
 
 // Options are what a Manager needs. Images, Clock and Recorder are required.
 type Options struct {
-	Images   Images
+	Images   Runtime
 	Clock    clock.Clock
 	Recorder record.EventRecorder
 	// MaxParallelPulls limits how many pulls run at once on the machine; the others wait for their turn. Zero means no
@@ -61,7 +61,7 @@ type Options struct {
 
 // Manager makes images available. See the package documentation for its concurrency.
 type Manager struct {
-	images   Images
+	images   Runtime
 	clock    clock.Clock
 	recorder record.EventRecorder
 	log      *slog.Logger

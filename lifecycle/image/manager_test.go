@@ -31,7 +31,7 @@ type fakeImages struct {
 	pulls []*runtimeapi.PullImageRequest
 }
 
-var _ Images = (*fakeImages)(nil)
+var _ Runtime = (*fakeImages)(nil)
 
 func (f *fakeImages) ImageStatus(_ context.Context, image string) (*runtimeapi.Image, error) {
 	if f.status == nil {

@@ -1,0 +1,246 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/host"
+)
+
+// fakeDirs records what it is asked to do; fail maps a call to its error.
+type fakeDirs struct {
+	calls []string
+	fail  map[string]error
+}
+
+var _ Dirs = (*fakeDirs)(nil)
+
+func (f *fakeDirs) do(format string, args ...any) error {
+	call := fmt.Sprintf(format, args...)
+	f.calls = append(f.calls, call)
+	return f.fail[call]
+}
+
+func (f *fakeDirs) EnsurePod(_ context.Context, pod host.Pod, containers []string) error {
+	return f.do("pod %s/%s/%s %v", pod.UID, pod.Namespace, pod.Name, containers)
+}
+
+func (f *fakeDirs) EnsureVolume(_ context.Context, uid types.UID, v host.Volume) (string, error) {
+	path := v.HostPath
+	if v.EmptyDir {
+		path = "/root/pods/" + string(uid) + "/" + v.Name
+	}
+	return path, f.do("volume %s %s type=%q", v.Name, path, v.HostPathType)
+}
+
+func (f *fakeDirs) EnsureTerminationLog(_ context.Context, uid types.UID, container string, restartCount int32) (string, error) {
+	path := fmt.Sprintf("/root/pods/%s/containers/%s/%d", uid, container, restartCount)
+	return path, f.do("log %s", path)
+}
+
+func (f *fakeDirs) RemovePod(_ context.Context, uid types.UID, removeLogs bool) error {
+	return f.do("remove %s logs=%v", uid, removeLogs)
+}
+
+func emptyDir(name string) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
+}
+
+func hostPath(name, path string, pathType *v1.HostPathType) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path, Type: pathType}}}
+}
+
+func testPod() *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
+		Spec: v1.PodSpec{
+			Volumes: []v1.Volume{
+				emptyDir("cache"), hostPath("etc", "/etc/app", nil), hostPath("sock", "/run/x.sock", ptr.To(v1.HostPathSocket)),
+				emptyDir("unused"),
+			},
+			InitContainers: []v1.Container{{Name: "init", VolumeMounts: []v1.VolumeMount{{Name: "cache", MountPath: "/c"}}}},
+			Containers: []v1.Container{{
+				Name:                   "web",
+				TerminationMessagePath: "/dev/termination-log",
+				VolumeMounts: []v1.VolumeMount{
+					{Name: "sock", MountPath: "/run/x.sock", MountPropagation: ptr.To(v1.MountPropagationHostToContainer)},
+					{Name: "cache", MountPath: "var/cache", MountPropagation: ptr.To(v1.MountPropagationNone)},
+					{Name: "etc", MountPath: "/etc/app", ReadOnly: true},
+					{Name: "etc", MountPath: "/shared", MountPropagation: ptr.To(v1.MountPropagationBidirectional)},
+				},
+			}},
+		},
+	}
+}
+
+func TestPrepareMakesWhatContainersMountAndThenNothing(t *testing.T) {
+	dirs := &fakeDirs{}
+	m := New(Options{Dirs: dirs})
+	for range 2 {
+		if err := m.Prepare(t.Context(), testPod()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		`pod u/ns/p [init web]`,
+		`volume cache /root/pods/u/cache type=""`,
+		`volume etc /etc/app type=""`,
+		`volume sock /run/x.sock type="Socket"`,
+	}
+	if diff := cmp.Diff(want, dirs.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func TestPrepareTellsOfEveryBrokenVolumeAndTriesAgain(t *testing.T) {
+	dirs := &fakeDirs{fail: map[string]error{
+		`volume etc /etc/app type=""`:           errors.New("hostPath type check failed: /etc/app is not a directory"),
+		`volume sock /run/x.sock type="Socket"`: errors.New("hostPath type check failed: /run/x.sock is not a socket file"),
+	}}
+	m := New(Options{Dirs: dirs})
+	err := m.Prepare(t.Context(), testPod())
+	const want = `unmounted volumes=[etc sock], unattached volumes=[], failed to process volumes=[]: ` +
+		`MountVolume.SetUp failed for volume "etc" : hostPath type check failed: /etc/app is not a directory; ` +
+		`MountVolume.SetUp failed for volume "sock" : hostPath type check failed: /run/x.sock is not a socket file`
+	var unmounted *UnmountedError
+	if !errors.As(err, &unmounted) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	var setUp *SetUpError
+	if !errors.As(err, &setUp) || setUp.Volume != "etc" {
+		t.Errorf("the first cause is %v", setUp)
+	}
+	dirs.fail = nil
+	if err := m.Prepare(t.Context(), testPod()); err != nil {
+		t.Errorf("second try: %v", err)
+	}
+}
+
+func TestPrepareDoesNotBlameVolumesForALostConnection(t *testing.T) {
+	for _, call := range []string{`pod u/ns/p [init web]`, `volume etc /etc/app type=""`} {
+		m := New(Options{Dirs: &fakeDirs{fail: map[string]error{call: fmt.Errorf("%w: link is down", errdefs.ErrUnavailable)}}})
+		err := m.Prepare(t.Context(), testPod())
+		var unmounted *UnmountedError
+		if !errdefs.IsUnavailable(err) || errors.As(err, &unmounted) {
+			t.Errorf("%s: got %v, want a plain Unavailable error", call, err)
+		}
+	}
+}
+
+func TestPrepareRefusesVolumesItCannotMake(t *testing.T) {
+	memory := emptyDir("cache")
+	memory.EmptyDir.Medium = v1.StorageMediumMemory
+	for _, v := range []v1.Volume{memory, {Name: "cache", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}}} {
+		pod := testPod()
+		pod.Spec.Volumes[0] = v
+		if err := New(Options{Dirs: &fakeDirs{}}).Prepare(t.Context(), pod); !errdefs.IsNotImplemented(err) {
+			t.Errorf("got %v, want NotImplemented", err)
+		}
+	}
+}
+
+func TestMountsKeepTheirOrderAndEndWithTheTerminationLog(t *testing.T) {
+	m := New(Options{Dirs: &fakeDirs{}})
+	pod := testPod()
+	if err := m.Prepare(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		private = runtimeapi.MountPropagation_PROPAGATION_PRIVATE
+		slave   = runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+		shared  = runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	)
+	type mount struct {
+		Host, Container string
+		ReadOnly        bool
+		Propagation     runtimeapi.MountPropagation
+	}
+	want := []mount{
+		{"/run/x.sock", "/run/x.sock", false, slave},
+		{"/root/pods/u/cache", "/var/cache", false, private},
+		{"/etc/app", "/etc/app", true, private},
+		{"/etc/app", "/shared", false, shared},
+		{"/root/pods/u/containers/web/3", "/dev/termination-log", false, private},
+	}
+	got := make([]mount, 0, len(mounts))
+	for _, m := range mounts {
+		got = append(got, mount{m.GetHostPath(), m.GetContainerPath(), m.GetReadonly(), m.GetPropagation()})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+}
+
+func TestMountsWithoutTerminationMessagePathAsksForNoFile(t *testing.T) {
+	dirs := &fakeDirs{}
+	mounts, err := New(Options{Dirs: dirs}).Mounts(t.Context(), testPod(), &v1.Container{Name: "web"}, 0)
+	if err != nil || len(mounts) > 0 || len(dirs.calls) > 0 {
+		t.Errorf("mounts %v, error %v, calls %q", mounts, err, dirs.calls)
+	}
+}
+
+func TestMountsNamesWhatItCannotMount(t *testing.T) {
+	m := New(Options{Dirs: &fakeDirs{}})
+	pod := testPod()
+	if err := m.Prepare(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		mount v1.VolumeMount
+		want  string
+	}{
+		{v1.VolumeMount{Name: "gone"}, `cannot find volume "gone" to mount into container "web"`},
+		{
+			v1.VolumeMount{Name: "cache", MountPropagation: ptr.To(v1.MountPropagationMode("Sideways"))},
+			`mounting volume "cache" into container "web": mountPropagation "Sideways" is not known: invalid argument`,
+		},
+	} {
+		_, err := m.Mounts(t.Context(), pod, &v1.Container{Name: "web", VolumeMounts: []v1.VolumeMount{tc.mount}}, 0)
+		if err == nil || err.Error() != tc.want {
+			t.Errorf("got  %v\nwant %s", err, tc.want)
+		}
+	}
+}
+
+func TestCleanupRemovesTheDirectoryButNotTheLogs(t *testing.T) {
+	dirs := &fakeDirs{}
+	m := New(Options{Dirs: dirs})
+	pod := testPod()
+	if err := m.Prepare(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	dirs.calls = nil
+	if err := m.Cleanup(t.Context(), pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"remove u logs=false"}, dirs.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if _, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 0); err == nil {
+		t.Error("volumes that were removed can still be mounted")
+	}
+}
+
+func TestCleanupReportsWhatIsStillMounted(t *testing.T) {
+	m := New(Options{Dirs: &fakeDirs{fail: map[string]error{"remove u logs=false": errdefs.ErrFailedPrecondition}}})
+	if err := m.Cleanup(t.Context(), "u"); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("got %v, want FailedPrecondition", err)
+	}
+}
