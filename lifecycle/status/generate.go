@@ -1,0 +1,122 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
+)
+
+// Input is what a status is made from. Nothing in it is changed or kept.
+type Input struct {
+	// Pod is the newest version from the API, with the status that the API holds.
+	Pod *v1.Pod
+	// Runtime is one complete observation of the pod. Nil means that there was none: what was known of the containers
+	// is then kept.
+	Runtime *cri.PodStatus
+	// Cached is the status generated last, nil after a restart of this process. It comes before Pod.Status.
+	Cached *v1.PodStatus
+	// WaitingReason tells why the last attempt to start a container failed or has to wait. Nil knows no reason.
+	WaitingReason func(container string) (reason, message string, ok bool)
+	// TerminationMessage returns what an ended container left as its message (see Messages). Nil knows none.
+	TerminationMessage func(*cri.ContainerStatus) string
+	// Terminal says that the pod was stopped for good: nothing of it runs or will run.
+	Terminal bool
+	// HostIPs are the node's addresses, primary first, at most one of each family.
+	HostIPs []string
+	// Now becomes the time of conditions that change, and the start time of a pod that has none.
+	Now time.Time
+}
+
+// Generate makes the status of a pod. Times have seconds and termination messages have their final length, so that
+// equal states give equal statuses. Conditions of others are those of Pod.Status.
+func Generate(in Input) v1.PodStatus {
+	g := generation{in: in, old: in.Cached}
+	if g.old == nil {
+		g.old = &in.Pod.Status
+	}
+	status := v1.PodStatus{
+		ObservedGeneration:         max(in.Pod.Generation, g.old.ObservedGeneration),
+		QOSClass:                   QOSClass(in.Pod),
+		StartTime:                  g.startTime(),
+		InitContainerStatuses:      g.initContainers(),
+		ContainerStatuses:          g.containers(),
+		EphemeralContainerStatuses: g.ephemeralContainers(),
+	}
+	g.setPhase(&status)
+	g.setAddresses(&status)
+	status.Conditions = g.conditions(&status)
+	normalize(in.Pod, &status)
+	return status
+}
+
+// generation is one run of Generate.
+type generation struct {
+	in Input
+	// old is what was last said of the pod.
+	old *v1.PodStatus
+}
+
+func (g *generation) startTime() *metav1.Time {
+	for _, known := range []*v1.PodStatus{g.old, &g.in.Pod.Status} {
+		if known.StartTime != nil && !known.StartTime.IsZero() {
+			return known.StartTime.DeepCopy()
+		}
+	}
+	return &metav1.Time{Time: g.in.Now}
+}
+
+// setPhase computes the phase, its reason and its message from the container statuses. A phase that was terminal stays,
+// that of the API before all.
+func (g *generation) setPhase(status *v1.PodStatus) {
+	api := &g.in.Pod.Status
+	switch {
+	case isTerminal(api.Phase):
+		status.Phase = api.Phase
+	case isTerminal(g.old.Phase):
+		status.Phase = g.old.Phase
+	case PastDeadline(g.in.Pod, status.StartTime, g.in.Now):
+		status.Phase = v1.PodFailed
+		status.Reason = ReasonDeadlineExceeded
+		status.Message = MessageDeadlineExceeded
+		return
+	default:
+		status.Phase = phase(g.in.Pod, status, g.in.Terminal, podrules.PastInit(g.in.Pod, g.in.Runtime))
+	}
+	if status.Phase == g.old.Phase {
+		status.Reason, status.Message = g.old.Reason, g.old.Message
+	}
+	if status.Phase == api.Phase {
+		if status.Reason == "" {
+			status.Reason = api.Reason
+		}
+		if status.Message == "" {
+			status.Message = api.Message
+		}
+	}
+}
+
+// isTerminal says whether a phase is final.
+func isTerminal(p v1.PodPhase) bool {
+	return p == v1.PodSucceeded || p == v1.PodFailed
+}
+
+// PastDeadline says whether a pod that started at the given time has been active for longer than its spec allows.
+func PastDeadline(pod *v1.Pod, started *metav1.Time, now time.Time) bool {
+	deadline, ok := Deadline(pod, started)
+	return ok && !now.Before(deadline)
+}
+
+// Deadline returns when the active deadline of a pod that started at the given time passes; ok is false if it has none.
+func Deadline(pod *v1.Pod, started *metav1.Time) (at time.Time, ok bool) {
+	if pod.Spec.ActiveDeadlineSeconds == nil || started == nil {
+		return time.Time{}, false
+	}
+	return started.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+}

@@ -1,0 +1,232 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/cri"
+)
+
+// FuzzHistory plays a history of a pod that the input chooses, among it what should not happen: records that are
+// removed while the container runs or before anyone looked, states that the runtime loses, restarts of our process. Of
+// every status that comes out it checks what must hold for all of them.
+func FuzzHistory(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		steps := make([]byte, 3+r.IntN(60))
+		for i := range steps {
+			steps[i] = byte(r.UintN(256))
+		}
+		f.Add(steps)
+	}
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		if len(steps) < 3 || len(steps) > 300 {
+			t.Skip()
+		}
+		h := newHistory(steps[0])
+		for i, step := range steps[1:] {
+			h.play(step)
+			h.look(t, fmt.Sprintf("step %d (%s)", i, h.last))
+		}
+		h.end(t)
+	})
+}
+
+// history is a pod, its runtime and what was said of it so far.
+type history struct {
+	pod    *v1.Pod
+	now    time.Time
+	facts  cri.PodStatus
+	cached *v1.PodStatus
+	last   string
+	ids    int
+	// codes are the exit codes that processes really ended with, told those of them that the last status has. A status has
+	// room for two ends, so what was told before that may be forgotten.
+	codes, told map[string]int32
+	counts      map[string]int32
+	phase       v1.PodPhase
+	waiting     map[string]bool
+}
+
+func newHistory(choice byte) *history {
+	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
+	h := &history{
+		now:     time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		codes:   map[string]int32{},
+		told:    map[string]int32{},
+		counts:  map[string]int32{},
+		waiting: map[string]bool{},
+		pod: &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: "u1", Name: "p", Namespace: "n"},
+			Spec: v1.PodSpec{
+				RestartPolicy: policies[int(choice)%len(policies)],
+				Containers:    []v1.Container{{Name: "b"}, {Name: "a"}},
+			},
+		},
+	}
+	if choice&0x10 != 0 {
+		h.pod.Spec.InitContainers = []v1.Container{{Name: "i"}, {Name: "s", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}}
+	}
+	h.facts.Sandboxes = []cri.SandboxStatus{{ID: "sb", Ready: true}}
+	return h
+}
+
+func (h *history) play(step byte) {
+	h.now = h.now.Add(time.Duration(1+step%3) * time.Second)
+	names := []string{"a", "b", "i", "s"}
+	name := names[int(step>>4)%len(names)]
+	if step>>4 >= 2 && len(h.pod.Spec.InitContainers) == 0 {
+		name = names[int(step>>4)%2]
+	}
+	newest := h.facts.Newest(name)
+	h.last = ""
+	switch op := step & 0xf; {
+	case op <= 3 && (newest == nil || newest.State != cri.ContainerRunning):
+		h.start(name, newest)
+	case op <= 7 && newest != nil && newest.State == cri.ContainerRunning:
+		h.last = "exit " + name
+		newest.State = cri.ContainerExited
+		newest.FinishedAt = h.now
+		newest.ExitCode = int32(step>>6) * 3
+		newest.Reason = "Error"
+		h.codes[containerID(newest)] = newest.ExitCode
+	case op == 8 && newest != nil:
+		h.last = "remove the newest record of " + name
+		h.remove(newest.ID)
+	case op == 9 && newest != nil:
+		h.last = "remove the oldest record of " + name
+		for i := len(h.facts.Containers) - 1; i >= 0; i-- {
+			if r := h.facts.Containers[i]; r.Name == name && r.State != cri.ContainerRunning {
+				h.remove(r.ID)
+				break
+			}
+		}
+	case op == 10 && newest != nil && newest.State != cri.ContainerCreated:
+		h.last = "the runtime loses the state of " + name
+		newest.State, newest.ExitCode, newest.Reason = cri.ContainerUnknown, 0, ""
+	case op == 11 && newest != nil && newest.State != cri.ContainerCreated:
+		h.last = "the runtime loses the exit code of " + name
+		newest.State, newest.ExitCode, newest.Reason = cri.ContainerExited, runtimeExitCodeUnknown, runtimeReasonUnknown
+		newest.FinishedAt = h.now
+	case op == 12:
+		h.last = "our process restarts"
+		if h.cached != nil {
+			h.pod.Status = *h.cached.DeepCopy()
+			h.cached = nil
+		}
+		clear(h.waiting)
+	case op == 13:
+		h.last = "toggle the waiting reason of " + name
+		h.waiting[name] = !h.waiting[name]
+	case op == 14 && step>>4 == 15:
+		h.last = "delete"
+		h.pod.DeletionTimestamp = &metav1.Time{Time: h.now}
+	}
+}
+
+// start makes a new instance as podsync does: numbered after the newest record, or from 0 if there is none.
+func (h *history) start(name string, newest *cri.ContainerStatus) {
+	if h.pod.DeletionTimestamp != nil || isTerminal(h.phase) {
+		return
+	}
+	h.last = "start " + name
+	h.ids++
+	r := cri.ContainerStatus{
+		ID: fmt.Sprintf("%s%d", name, h.ids), Name: name, SandboxID: "sb", State: cri.ContainerRunning,
+		CreatedAt: h.now, StartedAt: h.now,
+	}
+	if newest != nil {
+		r.RestartCount = newest.RestartCount + 1
+	}
+	h.facts.Containers = append([]cri.ContainerStatus{r}, h.facts.Containers...)
+}
+
+func (h *history) remove(id string) {
+	h.facts.Containers = slices.DeleteFunc(h.facts.Containers, func(r cri.ContainerStatus) bool { return r.ID == id })
+}
+
+func (h *history) look(t *testing.T, when string) {
+	t.Helper()
+	// Every observation is a copy of its own, as from the pod cache.
+	facts := h.facts
+	facts.Containers = slices.Clone(h.facts.Containers)
+	status := Generate(Input{
+		Pod: h.pod, Runtime: &facts, Cached: h.cached, Now: h.now,
+		WaitingReason: func(name string) (string, string, bool) {
+			return "CrashLoopBackOff", "back-off", h.waiting[name]
+		},
+	})
+	h.check(t, when, &status)
+	h.cached = &status
+}
+
+// end checks what the final status says.
+func (h *history) end(t *testing.T) {
+	t.Helper()
+	status := final(h.pod, h.cached, h.now)
+	h.check(t, "at the end", &status)
+	if !isTerminal(status.Phase) {
+		t.Errorf("the final phase is %s", status.Phase)
+	}
+	for _, st := range status.ContainerStatuses {
+		if len(h.pod.Spec.InitContainers) == 0 && st.State.Terminated == nil {
+			t.Errorf("container %s has not ended in the final status", st.Name)
+		}
+	}
+}
+
+func (h *history) check(t *testing.T, when string, status *v1.PodStatus) {
+	t.Helper()
+	if isTerminal(h.phase) && status.Phase != h.phase {
+		t.Errorf("%s: the phase went from %s to %s", when, h.phase, status.Phase)
+	}
+	h.phase = status.Phase
+	told := map[string]int32{}
+	for _, st := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
+		if st.RestartCount < h.counts[st.Name] {
+			t.Errorf("%s: the restart count of %s fell from %d to %d", when, st.Name, h.counts[st.Name], st.RestartCount)
+		}
+		h.counts[st.Name] = st.RestartCount
+		for _, state := range []v1.ContainerState{st.State, st.LastTerminationState} {
+			states := 0
+			for _, set := range []bool{state.Waiting != nil, state.Running != nil, state.Terminated != nil} {
+				if set {
+					states++
+				}
+			}
+			if states > 1 {
+				t.Errorf("%s: %s is in several states at once: %+v", when, st.Name, state)
+			}
+			if ended := state.Terminated; ended != nil && ended.ContainerID != "" {
+				told[ended.ContainerID] = ended.ExitCode
+			}
+		}
+		if isSame(st.State.Terminated, st.LastTerminationState.Terminated) {
+			t.Errorf("%s: %s has the same end as its state and as its last state", when, st.Name)
+		}
+		if st.State.Running != nil && h.facts.Newest(st.Name).State != cri.ContainerRunning {
+			t.Errorf("%s: %s is said to run and does not", when, st.Name)
+		}
+	}
+	for id, code := range told {
+		if known, ok := h.told[id]; ok && code != known {
+			t.Errorf("%s: exit code %d of %s became %d", when, known, id, code)
+		}
+	}
+	clear(h.told)
+	for id, code := range told {
+		if real, ok := h.codes[id]; ok && code == real {
+			h.told[id] = code
+		}
+	}
+}

@@ -1,0 +1,166 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// snapshot is what one sync works with.
+type snapshot struct {
+	uid      types.UID
+	name     types.NamespacedName
+	status   v1.PodStatus
+	version  uint64
+	changed  time.Time
+	finished bool
+}
+
+// result is how a sync ended. If err is nil the API has the version of the snapshot, unless gone.
+type result struct {
+	// api is the object as the API has it, nil if it was not read.
+	api      *v1.Pod
+	withheld bool
+	// gone says that there is no object with the UID any more, deleted that this sync removed it.
+	gone, deleted bool
+	err           error
+}
+
+// sync brings one pod's status to the API, and deletes the object if its time has come.
+func (m *Manager) sync(ctx context.Context, e *entry) {
+	m.mu.Lock()
+	s := snapshot{
+		uid: e.uid, name: e.name, status: e.status, version: e.version, changed: e.changed, finished: e.finished,
+	}
+	e.changed = time.Time{}
+	m.mu.Unlock()
+
+	r := m.write(ctx, s)
+	releasable := r.withheld && !m.couldRun(s.uid)
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.syncing = false
+	if ctx.Err() != nil || m.pods[e.uid] != e {
+		return
+	}
+	log := m.log.With("pod", e.name.String(), "uid", e.uid)
+	switch {
+	case r.deleted:
+		log.Info("object deleted")
+		delete(m.pods, e.uid)
+	case r.gone:
+		log.Debug("object is gone")
+		e.gone = true
+	case r.err != nil:
+		if !s.changed.IsZero() {
+			e.changed = s.changed
+		}
+		m.retry(e, r.err)
+	default:
+		m.accepted(e, s, r)
+		if e.again || e.version > e.sent || releasable {
+			m.enqueue(e)
+		}
+	}
+}
+
+// accepted notes what the API has now.
+func (m *Manager) accepted(e *entry, s snapshot, r result) {
+	if e.failures > 1 {
+		m.log.Info("status accepted again", "pod", e.name.String(), "uid", e.uid, "failures", e.failures)
+	}
+	e.failures, e.due = 0, time.Time{}
+	if !isOlder(r.api, e.api) {
+		e.api = r.api
+	}
+	e.accepted = &r.api.Status
+	e.withheld = r.withheld
+	e.sent = s.version
+	if !s.changed.IsZero() {
+		m.metrics.syncDuration.Observe(m.clock.Since(s.changed).Seconds())
+	}
+	if e.differs() {
+		m.plan(e, observeDelay)
+	}
+}
+
+// retry plans the next attempt after a failure. Only the first of a row is loud.
+func (m *Manager) retry(e *entry, err error) {
+	e.failures++
+	pause := backoffMax
+	if shift := e.failures - 1; shift < 16 {
+		pause = min(backoffMin<<shift, backoffMax)
+	}
+	log := m.log.With("pod", e.name.String(), "uid", e.uid, "failures", e.failures, "pause", pause, "error", err)
+	if e.failures == 1 {
+		log.Warn("status not accepted, trying again")
+	} else {
+		log.Debug("status not accepted, trying again")
+	}
+	e.due = m.clock.Now().Add(pause)
+}
+
+// write reads the object, sends what differs from it, and deletes it if it may go.
+func (m *Manager) write(ctx context.Context, s snapshot) result {
+	api, err := m.get(ctx, s)
+	if err != nil {
+		return m.failed("get", fmt.Errorf("reading the pod: %w", err))
+	}
+	if api.UID != s.uid {
+		return result{gone: true}
+	}
+	couldRun := m.couldRun(s.uid)
+	merged, withheld := merge(&api.Status, &s.status, couldRun, m.clock.Now())
+	diff, err := patch(&api.Status, merged)
+	if err != nil {
+		return m.failed("patch", err)
+	}
+	if diff != nil {
+		if api, err = m.patch(ctx, s, diff); err != nil {
+			return m.failed("patch", fmt.Errorf("patching the status: %w", err))
+		}
+	}
+	if s.finished && !couldRun && api.DeletionTimestamp != nil && isTerminal(api.Status.Phase) {
+		if err := m.delete(ctx, s); err != nil {
+			return m.failed("delete", fmt.Errorf("deleting the object: %w", err))
+		}
+		return result{deleted: true}
+	}
+	return result{api: api, withheld: withheld}
+}
+
+// failed tells an object that is gone from a call that has to be repeated. A conflict is repeated: the next attempt
+// reads the object and sees whether it is another one.
+func (m *Manager) failed(operation string, err error) result {
+	if errdefs.IsNotFound(err) {
+		return result{gone: true}
+	}
+	m.metrics.apiErrors.WithLabelValues(operation).Inc()
+	return result{err: err}
+}
+
+func (m *Manager) get(ctx context.Context, s snapshot) (*v1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.callTimeout)
+	defer cancel()
+	return m.sink.GetPod(ctx, s.name.Namespace, s.name.Name)
+}
+
+func (m *Manager) patch(ctx context.Context, s snapshot, diff []byte) (*v1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.callTimeout)
+	defer cancel()
+	return m.sink.PatchPodStatus(ctx, s.name, s.uid, diff)
+}
+
+func (m *Manager) delete(ctx context.Context, s snapshot) error {
+	ctx, cancel := context.WithTimeout(ctx, m.callTimeout)
+	defer cancel()
+	return m.sink.DeletePod(ctx, s.name, s.uid)
+}
