@@ -26,10 +26,13 @@ func (g *generation) terminated(r *cri.ContainerStatus, known *v1.ContainerState
 	if known != nil && isGuess(t) && !isGuess(known) {
 		return known.DeepCopy()
 	}
+	var left string
 	if g.in.TerminationMessage != nil {
-		t.Message = joinMessages(r.Message, g.in.TerminationMessage(r))
+		left = g.in.TerminationMessage(r)
 	}
-	if t.Message == "" && known != nil && !isGuess(known) {
+	t.Message = joinMessages(r.Message, left)
+	// What was told is the whole message already, and is all there is if the file is gone.
+	if known != nil && known.Message != "" && !isGuess(known) && (left == "" || left == known.Message) {
 		t.Message = known.Message
 	}
 	return t

@@ -24,7 +24,9 @@ type Input struct {
 	Cached *v1.PodStatus
 	// WaitingReason tells why the last attempt to start a container failed or has to wait. Nil knows no reason.
 	WaitingReason func(container string) (reason, message string, ok bool)
-	// TerminationMessage returns what an ended container left as its message (see Messages). Nil knows none.
+	// TerminationMessage returns what an ended container left in its message file, or in its log if it asked for that;
+	// any bytes will do. It is put behind the runtime's own message. "" means nothing or not known any more: what was told
+	// before then stays. Nil knows none.
 	TerminationMessage func(*cri.ContainerStatus) string
 	// Terminal says that the pod was stopped for good: nothing of it runs or will run.
 	Terminal bool

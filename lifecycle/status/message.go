@@ -8,16 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of termination messages, in bytes, the kubelet's own.
-const (
-	// maxMessageFile is how much of the end of a message file is read.
-	maxMessageFile = 4096
-	// maxMessageLog is how much of the end of a log stands in for a missing message, maxMessageLogLines how many lines.
-	maxMessageLog      = 2048
-	maxMessageLogLines = 80
-	// maxMessagesPod is what the messages of a pod's containers share: each may have its part of it.
-	maxMessagesPod = 12 * 1024
-)
+// maxMessagesPod is what the termination messages of a pod's containers share, in bytes: each may have its part of it.
+// It is the kubelet's limit.
+const maxMessagesPod = 12 * 1024
 
 // joinMessages puts what the container left behind what the runtime said.
 func joinMessages(fromRuntime, fromContainer string) string {
@@ -38,20 +31,4 @@ func validMessage(s string, limit int) string {
 		limit--
 	}
 	return s[:limit]
-}
-
-// tail returns the last limit bytes, without the remainder of a character that was cut in two.
-func tail(b []byte, limit int) []byte {
-	if len(b) <= limit {
-		return b
-	}
-	return trimCutRune(b[len(b)-limit:])
-}
-
-// trimCutRune removes the continuation bytes at the beginning of text that was cut out of a longer one.
-func trimCutRune(b []byte) []byte {
-	for i := 0; i < utf8.UTFMax-1 && len(b) > 0 && !utf8.RuneStart(b[0]); i++ {
-		b = b[1:]
-	}
-	return b
 }

@@ -10,9 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Rejected is the status of a pod that was not admitted. Nothing of it ever ran here, so whatever its status says of
-// containers is kept. When the pod is deleted, Manager.Finish lets its object go.
-func Rejected(pod *v1.Pod, reason, message string, now time.Time) v1.PodStatus {
+// Reject sets the status of a pod that was not admitted: Failed, with the reason, and the message behind the kubelet's
+// words for it. Nothing of it ever ran here, so whatever its status says of containers is kept. When the pod is deleted,
+// Finish lets its object go.
+func (m *Manager) Reject(pod *v1.Pod, reason, message string) {
+	m.update(pod, false, func(*v1.PodStatus) v1.PodStatus { return rejected(pod, reason, message, m.clock.Now()) })
+}
+
+func rejected(pod *v1.Pod, reason, message string, now time.Time) v1.PodStatus {
 	status := owned(pod.Status.DeepCopy())
 	status.ObservedGeneration = max(pod.Generation, status.ObservedGeneration)
 	status.QOSClass = QOSClass(pod)
