@@ -1,0 +1,105 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podsync
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/podenv"
+)
+
+// create makes the next container of the name and returns its id.
+func (p *pass) create(ctx context.Context, c *v1.Container, newest *cri.ContainerStatus, containerType string) (string, error) {
+	ref, err := p.opts.Images.EnsureImage(ctx, p.pod, c, p.sandbox)
+	if err != nil {
+		return "", p.imageFailed(ctx, c, containerType, err)
+	}
+	if newest != nil && newest.State == cri.ContainerCreated {
+		// It is of no use, holds the number that the next one gets, and must not be started by a call that is on its way.
+		if err := p.opts.Runtime.RemoveContainer(ctx, newest.ID); err != nil {
+			return "", p.failed(ctx, c, containerType, reasonCreate, withoutID(err, newest.ID, c.Name))
+		}
+	}
+	cfg, err := p.containerConfig(ctx, c, newest, ref)
+	if err != nil {
+		return "", p.failed(ctx, c, containerType, reasonConfig, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	id, err := p.opts.Runtime.CreateContainer(context.WithoutCancel(ctx), p.sandboxID, cfg, p.sandbox)
+	if err != nil {
+		return "", p.failed(ctx, c, containerType, reasonCreate, err)
+	}
+	p.result.Acted = true
+	p.containerEvent(c, v1.EventTypeNormal, "Created", "Container created")
+	return id, nil
+}
+
+// containerConfig puts together what the container is made of.
+func (p *pass) containerConfig(
+	ctx context.Context, c *v1.Container, newest *cri.ContainerStatus, imageRef string,
+) (*runtimeapi.ContainerConfig, error) {
+	timed, cancel := context.WithTimeout(ctx, hostTimeout)
+	defer cancel()
+	number, err := p.restartNumber(timed, c, newest)
+	if err != nil {
+		return nil, err
+	}
+	env, command, args, err := podenv.Resolve(p.pod, c)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := p.opts.Volumes.Mounts(timed, p.pod, c, number)
+	if err != nil {
+		return nil, err
+	}
+	image, err := p.imageUser(ctx, c, imageRef)
+	if err != nil {
+		return nil, err
+	}
+	return cri.ContainerConfig(cri.ContainerInput{
+		Pod: p.pod, Container: c, RestartCount: number, ImageRef: imageRef, Image: image,
+		Env: env, Command: command, Args: args, Mounts: mounts, Identity: p.opts.Identity,
+		NodeMemoryBytes: p.facts.MemoryBytes, CgroupVersion: p.facts.CgroupVersion,
+		SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
+	})
+}
+
+func (p *pass) restartNumber(ctx context.Context, c *v1.Container, newest *cri.ContainerStatus) (int32, error) {
+	published := publishedRestarts(p.pod, c.Name)
+	var logs int32
+	if logsNeeded(newest, published) {
+		var err error
+		if logs, err = p.opts.Logs.RestartCount(ctx, p.hostPod(), c.Name); err != nil {
+			return 0, fmt.Errorf("looking for log files of container %q: %w", c.Name, err)
+		}
+	}
+	return restartNumber(newest, published, logs), nil
+}
+
+// imageUser asks the runtime for the user of the image if the pod's policy depends on it.
+func (p *pass) imageUser(ctx context.Context, c *v1.Container, ref string) (*runtimeapi.Image, error) {
+	if !nonRootByImage(p.pod, c) {
+		return nil, nil
+	}
+	return p.opts.Runtime.ImageStatus(ctx, ref)
+}
+
+// nonRootByImage says whether the container must not run as root and leaves its user to the image.
+func nonRootByImage(pod *v1.Pod, c *v1.Container) bool {
+	own, whole := ptr.Deref(c.SecurityContext, v1.SecurityContext{}), ptr.Deref(pod.Spec.SecurityContext, v1.PodSecurityContext{})
+	nonRoot := own.RunAsNonRoot
+	if nonRoot == nil {
+		nonRoot = whole.RunAsNonRoot
+	}
+	return ptr.Deref(nonRoot, false) && own.RunAsUser == nil && whole.RunAsUser == nil
+}

@@ -1,0 +1,129 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podsync
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
+)
+
+// TestComputeActionsKeepsItsPromises looks at very many pods in states that may or may not come about.
+func TestComputeActionsKeepsItsPromises(t *testing.T) {
+	for seed := range uint64(5000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		pod, status := randomPod(t, r)
+		before := snapshot(status)
+		a := ComputeActions(pod, status)
+		for _, broken := range brokenPromises(pod, status, a) {
+			t.Errorf("seed %d: %s\nsandboxes %+v\nrecords %v\nactions %q", seed, broken, status.Sandboxes, before, summary(pod, a))
+		}
+		if diff := cmp.Diff(before, snapshot(status)); diff != "" {
+			t.Errorf("seed %d: the observation was changed:\n%s", seed, diff)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func randomPod(t *testing.T, r *rand.Rand) (*v1.Pod, *cri.PodStatus) {
+	t.Helper()
+	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
+	pod := testPod(policies[r.IntN(3)], []string{"web", "web,side", "one|web", "one,two|web,side"}[r.IntN(4)])
+	sandboxes := []string{"", "0+", "0-", "1+ 0-", "1- 0-", "1+ 0+", "1- 0+"}[r.IntN(7)]
+	states := []string{"created", "running", "running", "changed", "unknown", "oom", "exit0", "exit0", "exit1"}
+	names := []string{}
+	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		names = append(names, c.Name)
+	}
+	var records []string
+	for range r.IntN(6) {
+		records = append(records, fmt.Sprintf("%s@%d %s", names[r.IntN(len(names))], r.IntN(2), states[r.IntN(len(states))]))
+	}
+	return pod, testStatus(t, pod, sandboxes, records...)
+}
+
+func snapshot(status *cri.PodStatus) []string {
+	var out []string
+	for _, c := range status.Containers {
+		out = append(out, fmt.Sprintf("%s in %s: %s %d %s", c.ID, c.SandboxID, c.State, c.ExitCode, c.Hash))
+	}
+	return out
+}
+
+// brokenPromises checks what must hold of any actions.
+func brokenPromises(pod *v1.Pod, status *cri.PodStatus, a Actions) []string {
+	var broken []string
+	promise := func(kept bool, format string, args ...any) {
+		if !kept {
+			broken = append(broken, fmt.Sprintf(format, args...))
+		}
+	}
+	killed := map[string]bool{}
+	for _, k := range a.ToKill {
+		promise(!killed[k.Container.ID], "%s is killed twice", k.Container.ID)
+		killed[k.Container.ID] = true
+	}
+	promise(!a.KillPod || len(a.ToKill) == 0, "single containers are killed besides the pod")
+	promise(!a.KillPod || a.CreateSandbox || !a.starts(), "something is started in a sandbox that is stopped")
+	promise(len(a.InitToStart) == 0 || len(a.ToStart) == 0, "init and regular containers are started together")
+	promise(len(a.InitToStart) <= 1, "several init containers are started together")
+	promise(!a.CreateSandbox || a.SandboxID == "", "a sandbox is made and another is to be used")
+
+	need := podrules.SandboxNeedOf(pod, status)
+	for i := range status.Containers {
+		record := &status.Containers[i]
+		dies := a.KillPod || killed[record.ID]
+		promise(!mayRun(record) || dies || !isStarted(pod, a, record.Name), "%s may run and its name is started again", record.ID)
+		promise(mayRun(record) || !killed[record.ID], "%s is killed and does not run", record.ID)
+		healthy := !need.New && record == status.Newest(record.Name) && record.SandboxID == need.SandboxID &&
+			record.State == cri.ContainerRunning && record.Hash != "bad" && isRegular(pod, record.Name)
+		promise(!healthy || !dies, "%s is healthy and is killed", record.ID)
+		ended := record == status.Newest(record.Name) && record.State == cri.ContainerExited
+		ranOnce := pod.Spec.RestartPolicy == v1.RestartPolicyNever && isRegular(pod, record.Name)
+		promise(!ended || !ranOnce || !isStarted(pod, a, record.Name), "%s of a run-once pod ran and is started again", record.ID)
+		succeeded := pod.Spec.RestartPolicy == v1.RestartPolicyOnFailure && record.ExitCode == 0 && isRegular(pod, record.Name)
+		promise(!ended || !succeeded || !isStarted(pod, a, record.Name), "%s succeeded and is started again", record.ID)
+	}
+	if len(a.ToStart) > 0 && len(pod.Spec.InitContainers) > 0 {
+		promise(!a.CreateSandbox, "regular containers are started in a new sandbox before the init containers")
+		promise(podrules.PastInit(pod, status) || lastInitSucceeded(pod, status, a.SandboxID), "regular containers are started before the init containers are done")
+	}
+	if len(a.InitToStart) > 0 && !a.CreateSandbox {
+		promise(!podrules.PastInit(pod, status), "an init container is started after the regular ones")
+	}
+	return broken
+}
+
+func isStarted(pod *v1.Pod, a Actions, name string) bool {
+	for _, i := range a.ToStart {
+		if pod.Spec.Containers[i].Name == name {
+			return true
+		}
+	}
+	for _, i := range a.InitToStart {
+		if pod.Spec.InitContainers[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func lastInitSucceeded(pod *v1.Pod, status *cri.PodStatus, sandboxID string) bool {
+	last := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1].Name
+	for i := range status.Containers {
+		record := &status.Containers[i]
+		if record.Name == last && record.SandboxID == sandboxID {
+			return record.State == cri.ContainerExited && !podrules.InitFailed(record)
+		}
+	}
+	return false
+}

@@ -1,0 +1,85 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podsync
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tombolo-dev/tombolo/cri"
+)
+
+// defaultHandler is the runtime handler of pods without a RuntimeClass.
+const defaultHandler = ""
+
+// ensureSandbox finds or makes the sandbox that containers are started in.
+func (p *pass) ensureSandbox(ctx context.Context) error {
+	if !p.actions.starts() {
+		return nil
+	}
+	cfg, err := p.sandboxConfig()
+	if err != nil {
+		p.sandboxFailed(err)
+		return fmt.Errorf("configuring the sandbox: %w", err)
+	}
+	p.sandbox, p.sandboxID = cfg, p.actions.SandboxID
+	if p.actions.CreateSandbox {
+		return p.createSandbox(ctx)
+	}
+	return nil
+}
+
+func (p *pass) sandboxConfig() (*runtimeapi.PodSandboxConfig, error) {
+	hostname, err := cri.SandboxHostname(p.pod, p.opts.ClusterDomain)
+	if err != nil {
+		return nil, err
+	}
+	dns, problems := cri.DNSConfig(cri.DNSInput{
+		Pod: p.pod, ClusterDNS: p.opts.ClusterDNS, ClusterDomain: p.opts.ClusterDomain, ResolvConf: p.facts.ResolvConf,
+	})
+	if p.actions.CreateSandbox {
+		for _, problem := range problems {
+			p.event(v1.EventTypeWarning, problem.Reason, problem.Message)
+		}
+	}
+	return cri.SandboxConfig(cri.SandboxInput{
+		Pod: p.pod, Attempt: p.actions.Attempt, Identity: p.opts.Identity, PodLogsDir: p.facts.PodLogsDir,
+		DNS: dns, Hostname: hostname,
+	})
+}
+
+// createSandbox makes a sandbox and makes sure that it lives.
+func (p *pass) createSandbox(ctx context.Context) error {
+	p.metrics.startedPods.Inc()
+	begin := p.opts.Clock.Now()
+	id, err := p.opts.Runtime.RunSandbox(ctx, p.sandbox, defaultHandler)
+	p.metrics.ranSandbox(defaultHandler, p.opts.Clock.Since(begin), err)
+	if err != nil {
+		if !untold(ctx, err) {
+			p.sandboxFailed(err)
+		}
+		return fmt.Errorf("running the sandbox: %w", err)
+	}
+	p.result.Acted = true
+	p.sandboxID = id
+	status, err := p.opts.Runtime.SandboxStatus(ctx, id)
+	if err == nil && status.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+		err = fmt.Errorf("sandbox %q ended as soon as it was made", id)
+	}
+	if err != nil {
+		if !untold(ctx, err) {
+			p.event(v1.EventTypeWarning, "FailedPodSandBoxStatus", fmt.Sprintf("Unable to get pod sandbox status: %v", err))
+		}
+		return fmt.Errorf("inspecting the new sandbox: %w", err)
+	}
+	return nil
+}
+
+func (p *pass) sandboxFailed(err error) {
+	p.metrics.failedPods.Inc()
+	p.event(v1.EventTypeWarning, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))
+}

@@ -1,0 +1,162 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podsync
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/termination"
+)
+
+// Runtime is what a sync needs of the container runtime. Each method has a deadline of its own and returns errors of the
+// classes of github.com/containerd/errdefs; Unavailable means that no answer came and says nothing about the pod.
+type Runtime interface {
+	Sandboxes
+	Containers
+}
+
+// Sandboxes makes sandboxes.
+type Sandboxes interface {
+	// RunSandbox makes and starts a sandbox. A second one of the same pod and attempt is refused.
+	RunSandbox(ctx context.Context, cfg *runtimeapi.PodSandboxConfig, handler string) (id string, err error)
+	SandboxStatus(ctx context.Context, id string) (*runtimeapi.PodSandboxStatus, error)
+}
+
+// Containers makes containers.
+type Containers interface {
+	// CreateContainer makes a container. A second one of the same pod, name and attempt is refused.
+	CreateContainer(ctx context.Context, sandboxID string, cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) (id string, err error)
+	// StartContainer starts a created container and refuses any other.
+	StartContainer(ctx context.Context, id string) error
+	// RemoveContainer removes a record; one that does not exist is a success.
+	RemoveContainer(ctx context.Context, id string) error
+	// ImageStatus returns nil and no error if the image is not present.
+	ImageStatus(ctx context.Context, image string) (*runtimeapi.Image, error)
+}
+
+// Images makes the image of a container available.
+type Images interface {
+	// EnsureImage returns the reference to create the container from. It tells the user by events how it went. An error
+	// about the image has a method WaitingReason() string; every other one says that the runtime could not be asked. It
+	// has no deadline but ctx and is idempotent.
+	EnsureImage(ctx context.Context, pod *v1.Pod, c *v1.Container, sandbox *runtimeapi.PodSandboxConfig) (ref string, err error)
+	// Forget drops what is remembered of a pod.
+	Forget(uid types.UID)
+}
+
+// Volumes makes the volumes of a pod available on the host. Both methods are idempotent.
+type Volumes interface {
+	// Prepare makes the pod's directories, its log directories included, and its volumes.
+	Prepare(ctx context.Context, pod *v1.Pod) error
+	// Mounts returns the mounts of a container, its termination message file included.
+	Mounts(ctx context.Context, pod *v1.Pod, c *v1.Container, restartCount int32) ([]*runtimeapi.Mount, error)
+}
+
+// Killer stops what runs. After an error it is called again in the next sync; what was done is not repeated.
+type Killer interface {
+	KillContainer(ctx context.Context, pod *v1.Pod, cs *cri.ContainerStatus, reason, message string) error
+	KillPod(ctx context.Context, req termination.Request) error
+}
+
+// Logs looks after the log files of containers. Both methods are idempotent.
+type Logs interface {
+	// RestartCount returns one more than the highest number of the container's log files, 0 if there is none.
+	RestartCount(ctx context.Context, pod host.Pod, container string) (int32, error)
+	// RemoveLogs removes the log files of one container record; a missing file is a success.
+	RemoveLogs(ctx context.Context, path string) error
+}
+
+var (
+	_ Runtime = (*cri.Client)(nil)
+	_ Killer  = (*termination.Terminator)(nil)
+	_ Logs    = host.LogReader(nil)
+)
+
+// Options configure New. All fields but ClusterDNS, ClusterDomain, Logger and Registerer are required.
+type Options struct {
+	Runtime  Runtime
+	Images   Images
+	Volumes  Volumes
+	Killer   Killer
+	Logs     Logs
+	Identity cri.Identity
+	// Facts returns the newest known facts of the machine, nil before the first.
+	Facts func() *host.Facts
+	// ClusterDNS and ClusterDomain are the kubelet's settings of these names.
+	ClusterDNS    []string
+	ClusterDomain string
+	Clock         clock.Clock
+	Recorder      record.EventRecorder
+	Logger        *slog.Logger
+	Registerer    prometheus.Registerer
+}
+
+// Syncer syncs pods.
+type Syncer struct {
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+	reasons *reasonCache
+	loops   *crashLoop
+}
+
+// New returns a Syncer.
+func New(o Options) *Syncer {
+	s := &Syncer{
+		opts: o, log: o.Logger, metrics: newMetrics(o.Registerer), reasons: newReasonCache(), loops: newCrashLoop(o.Clock),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s
+}
+
+// WaitingReason returns why the container could not be started the last time it was tried. ok is false if it could, or
+// was not tried yet.
+func (s *Syncer) WaitingReason(uid types.UID, container string) (reason, message string, ok bool) {
+	w, ok := s.reasons.get(uid, container)
+	return w.reason, w.message, ok
+}
+
+// Forget drops what is remembered of a pod that is finished: reasons and back-offs.
+func (s *Syncer) Forget(uid types.UID) {
+	s.reasons.forget(uid)
+	s.loops.forget(uid)
+	s.opts.Images.Forget(uid)
+}
+
+// Result is how a sync ended.
+type Result struct {
+	// Acted says that something was changed in the runtime, so that a new observation is worth making at once.
+	Acted bool
+	// Err is why the pod is not yet as its spec asks for; the sync is to be repeated. It is the error of ctx if that
+	// ended, and Unavailable if the host did not answer.
+	Err error
+	// BackoffUntil is the earliest end of a crash-loop back-off among Err, zero if there is none.
+	BackoffUntil time.Time
+}
+
+// add joins an error to the result.
+func (r *Result) add(err error) {
+	if err == nil {
+		return
+	}
+	r.Err = errors.Join(r.Err, err)
+	var loop *crashLoopError
+	if errors.As(err, &loop) && (r.BackoffUntil.IsZero() || loop.until.Before(r.BackoffUntil)) {
+		r.BackoffUntil = loop.until
+	}
+}
