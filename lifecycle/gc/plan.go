@@ -1,0 +1,134 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gc
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tombolo-dev/tombolo/cri"
+)
+
+// plan says what of one pod is removed, in this order.
+type plan struct {
+	uid        types.UID
+	containers []deadContainer
+	sandboxes  []deadSandbox
+	// everything says that the pod is gone: its directory and logs go too, once nothing of it is in the runtime.
+	everything bool
+	// remains says that the runtime has something of the pod that is not removed here.
+	remains bool
+}
+
+type deadContainer struct {
+	id string
+	// unknown says that the runtime lost it: it may be running, so it is stopped first.
+	unknown bool
+}
+
+type deadSandbox struct {
+	id string
+	// containers are those of its containers that have to be gone before.
+	containers []string
+}
+
+// planAll plans for every pod that the runtime has something of. Objects without a UID are nobody's.
+func planAll(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container, pods PodState) map[types.UID]*plan {
+	sandboxesOf := map[types.UID][]*runtimeapi.PodSandbox{}
+	for _, s := range sandboxes {
+		uid := types.UID(s.GetMetadata().GetUid())
+		sandboxesOf[uid] = append(sandboxesOf[uid], s)
+	}
+	containersOf := map[types.UID][]*runtimeapi.Container{}
+	for _, c := range containers {
+		uid := types.UID(c.GetLabels()[cri.LabelPodUID])
+		containersOf[uid] = append(containersOf[uid], c)
+	}
+	plans := map[types.UID]*plan{}
+	for uid := range sandboxesOf {
+		plans[uid] = planPod(uid, sandboxesOf[uid], containersOf[uid], pods)
+	}
+	for uid := range containersOf {
+		if _, done := plans[uid]; !done {
+			plans[uid] = planPod(uid, nil, containersOf[uid], pods)
+		}
+	}
+	delete(plans, "")
+	return plans
+}
+
+// planPod plans for one pod.
+func planPod(uid types.UID, sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container, pods PodState) *plan {
+	removable, known := pods(uid)
+	p := &plan{uid: uid, everything: removable}
+	if !removable && !known {
+		p.remains = true
+		return p
+	}
+	p.planContainers(containers)
+	p.planSandboxes(sandboxes, containers)
+	return p
+}
+
+// planContainers takes every container that does not run, except the newest of each name while the pod exists.
+func (p *plan) planContainers(containers []*runtimeapi.Container) {
+	containers = slices.Clone(containers)
+	slices.SortFunc(containers, func(a, b *runtimeapi.Container) int {
+		return cmp.Or(
+			cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()),
+			cmp.Compare(b.GetMetadata().GetAttempt(), a.GetMetadata().GetAttempt()),
+			cmp.Compare(b.GetId(), a.GetId()),
+		)
+	})
+	kept := map[string]bool{}
+	for _, c := range containers {
+		name := c.GetMetadata().GetName()
+		switch {
+		case c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING:
+			p.remains = true
+		case !p.everything && !kept[name]:
+			kept[name], p.remains = true, true
+		default:
+			p.containers = append(p.containers, deadContainer{
+				id: c.GetId(), unknown: c.GetState() == runtimeapi.ContainerState_CONTAINER_UNKNOWN,
+			})
+		}
+	}
+	slices.Reverse(p.containers) // the oldest first
+}
+
+// planSandboxes takes every sandbox that is not ready and whose containers all go, except the newest while the pod
+// exists.
+func (p *plan) planSandboxes(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) {
+	going := map[string]bool{}
+	for _, c := range p.containers {
+		going[c.id] = true
+	}
+	inside, occupied := map[string][]string{}, map[string]bool{}
+	for _, c := range containers {
+		id := c.GetPodSandboxId()
+		inside[id] = append(inside[id], c.GetId())
+		occupied[id] = occupied[id] || !going[c.GetId()]
+	}
+	sandboxes = slices.Clone(sandboxes)
+	slices.SortFunc(sandboxes, func(a, b *runtimeapi.PodSandbox) int {
+		return cmp.Or(
+			cmp.Compare(b.GetMetadata().GetAttempt(), a.GetMetadata().GetAttempt()),
+			cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()),
+			cmp.Compare(b.GetId(), a.GetId()),
+		)
+	})
+	for i, s := range sandboxes {
+		newest := i == 0 && !p.everything
+		if newest || occupied[s.GetId()] || s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+			p.remains = true
+			continue
+		}
+		p.sandboxes = append(p.sandboxes, deadSandbox{id: s.GetId(), containers: inside[s.GetId()]})
+	}
+	slices.Reverse(p.sandboxes)
+}
