@@ -70,7 +70,7 @@ func (t *tracker) connected(c *conn) {
 		return
 	}
 	t.state = State{Up: true, Since: t.clock.Now()}
-	t.logger.Info("link to the host is up", "target", t.target)
+	t.logger.Info("link is up", "target", t.target)
 }
 
 // failed records that a connection could not be made, or was refused before the other end spoke.
@@ -82,7 +82,7 @@ func (t *tracker) failed(err error) {
 	}
 	t.state.Err = err
 	if t.due(err) {
-		t.logger.Warn("the host cannot be reached", "target", t.target, "error", err)
+		t.logger.Warn("link cannot be made", "target", t.target, "error", err)
 	}
 }
 
@@ -96,7 +96,7 @@ func (t *tracker) lost(c *conn, err error) {
 	t.current = nil
 	t.state = State{Since: t.clock.Now(), Err: fmt.Errorf("connection to %s lost: %w", t.target, err)}
 	if t.due(t.state.Err) {
-		t.logger.Warn("link to the host is down", "target", t.target, "error", err)
+		t.logger.Warn("link is down", "target", t.target, "error", err)
 	}
 }
 

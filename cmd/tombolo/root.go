@@ -32,11 +32,12 @@ type process struct {
 	lookupEnv func(string) (string, bool)
 	stdout    io.Writer
 	stderr    io.Writer
-	clock     clock.WithTicker
+	clock     clock.WithTickerAndDelayedExecution
 }
 
 // subcommands is every sub-command, in the order of the help text.
 var subcommands = []func(*process) *cobra.Command{
+	newHostCommand,
 	newPKICommand,
 	newVersionCommand,
 }

@@ -48,7 +48,7 @@ type hookKey struct {
 //	                                   └────── process died ───────► interrupted
 type hooks struct {
 	host   *Host
-	ctx    context.Context //nolint:containedctx // the life of the runs, ended by close
+	ctx    context.Context // the life of the runs, ended by close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 

@@ -80,6 +80,9 @@ func handshake(stream dialStream, first *hostpb.DialRequest) error {
 
 type dialStream = grpc.BidiStreamingClient[hostpb.DialRequest, hostpb.DialResponse]
 
+// closeLinger is how long a closed stream may take to deliver what was written before it was closed.
+const closeLinger = 2 * time.Second
+
 // hostAddr is an address on the other side of the link.
 type hostAddr string
 
@@ -87,16 +90,16 @@ func (hostAddr) Network() string  { return "tombolo" }
 func (a hostAddr) String() string { return string(a) }
 
 // streamConn is a byte stream over an RPC as a net.Conn with half-close. One goroutine receives and hands each piece
-// to a reader, so that the host is held up when nobody reads.
+// to a reader, so that the host is held up when nobody reads. It ends with the RPC.
 type streamConn struct {
 	stream  dialStream
 	cancel  context.CancelFunc
 	address hostAddr
+	clock   clock.WithDelayedExecution
 
 	received chan piece    // from the receiver; the last piece has an error
 	closed   chan struct{} // closed by Close
 	close    sync.Once
-	ended    chan struct{} // closed when the receiver has ended
 
 	readMu  sync.Mutex // held by Read
 	rest    []byte     // of the newest piece
@@ -121,9 +124,9 @@ func newStreamConn(stream dialStream, cancel context.CancelFunc, address hostAdd
 		stream:        stream,
 		cancel:        cancel,
 		address:       address,
+		clock:         clk,
 		received:      make(chan piece),
 		closed:        make(chan struct{}),
-		ended:         make(chan struct{}),
 		readDeadline:  newDeadline(clk),
 		writeDeadline: newDeadline(clk),
 	}
@@ -131,43 +134,41 @@ func newStreamConn(stream dialStream, cancel context.CancelFunc, address hostAdd
 	return c
 }
 
-// receive hands pieces to readers until the stream ends or the connection is closed.
+// receive hands pieces to a reader until the reading direction ends or the connection is closed, and then waits for the
+// end of the RPC, so that its resources are freed.
 func (c *streamConn) receive() {
-	defer close(c.ended)
+	defer c.cancel()
 	for {
-		var p piece
-		message, err := c.stream.Recv()
-		switch {
-		case errors.Is(err, io.EOF):
-			p.err = io.EOF
-		case err != nil:
-			p.err = toNative(context.Background(), err)
-		case message.GetEof() != nil:
-			// Only this direction has ended. The RPC goes on for the other one, and whatever ends it is nothing that a
-			// reader would still want to know.
-			p.err = io.EOF
-		default:
-			p.data = message.GetData()
-		}
+		p, open := c.next()
 		select {
 		case c.received <- p:
 		case <-c.closed:
-			return
 		}
-		if p.err != nil {
-			c.drain(err == nil)
-			return
+		if p.err == nil && !isClosed(c.closed) {
+			continue
 		}
+		for open {
+			_, open = c.next()
+		}
+		return
 	}
 }
 
-// drain waits for the end of an RPC whose reading direction has ended, so that its resources are freed.
-func (c *streamConn) drain(open bool) {
-	for open {
-		_, err := c.stream.Recv()
-		open = err == nil
+// next waits for one message and says whether the RPC goes on after it.
+func (c *streamConn) next() (p piece, open bool) {
+	message, err := c.stream.Recv()
+	switch {
+	case errors.Is(err, io.EOF):
+		return piece{err: io.EOF}, false
+	case err != nil:
+		return piece{err: toNative(context.Background(), err)}, false
+	case message.GetEof() != nil:
+		// Only this direction has ended. The RPC goes on for the other one, and whatever ends it is nothing that a reader
+		// would still want to know.
+		return piece{err: io.EOF}, true
+	default:
+		return piece{data: message.GetData()}, true
 	}
-	c.cancel()
 }
 
 // Read returns bytes of the target. It returns io.EOF after the target ended its direction.
@@ -269,15 +270,23 @@ func (c *streamConn) CloseWrite() error {
 	return c.stream.CloseSend()
 }
 
-// Close resets the stream unless both directions have ended, and ends its goroutine.
+// Close ends both directions. What was written before is still delivered; a target that does not end its direction as
+// well is reset after closeLinger. The stream's goroutine ends by then.
 func (c *streamConn) Close() error {
 	c.close.Do(func() {
 		close(c.closed)
-		c.cancel()
 		c.readDeadline.set(time.Time{})
 		c.writeDeadline.set(time.Time{})
+		if !c.writeMu.TryLock() {
+			c.cancel() // a Write is held up; it must not stay so
+			return
+		}
+		defer c.writeMu.Unlock()
+		c.clock.AfterFunc(closeLinger, c.cancel)
+		if !c.writeEnded && c.stream.CloseSend() != nil {
+			c.cancel()
+		}
 	})
-	<-c.ended
 	return nil
 }
 

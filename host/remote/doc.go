@@ -11,5 +11,5 @@
 // # Concurrency
 //
 // Server and client may be used by any number of goroutines. A Server ends its goroutines before Serve returns. A byte
-// stream of DialStreaming and DialPod has one goroutine, which ends at Close or when the stream breaks.
+// stream of DialStreaming and DialPod has one goroutine, which ends when the stream breaks, and seconds after Close.
 package remote

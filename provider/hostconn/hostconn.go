@@ -21,12 +21,6 @@ import (
 	"github.com/tombolo-dev/tombolo/link"
 )
 
-// Clock is what connections need of a clock.
-type Clock interface {
-	clock.WithTicker
-	clock.WithDelayedExecution
-}
-
 // Options say where the host is and how it is reached.
 type Options struct {
 	// Target is unix:///path/of/containerd.sock or tls://host:port.
@@ -42,7 +36,8 @@ type Options struct {
 	PodLogsDir string
 	Version    string
 
-	Clock Clock
+	// Clock is the real one by default.
+	Clock clock.WithTickerAndDelayedExecution
 	// Logger is told when the link comes up and goes down. Default: none.
 	Logger *slog.Logger
 }

@@ -1,0 +1,212 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host/local"
+	"github.com/tombolo-dev/tombolo/host/remote"
+	"github.com/tombolo-dev/tombolo/link"
+)
+
+const (
+	defaultContainerdSocket = "/run/containerd/containerd.sock"
+	defaultRootDir          = "/var/lib/tombolo"
+	defaultPodLogsDir       = "/var/log/pods" // the kubelet's
+	defaultHostListen       = ":8470"
+)
+
+// hostStopTimeout is how long the process may take to stop: calls and hooks that are under way get that long.
+const hostStopTimeout = 5 * time.Second
+
+// hostOptions are the flags of "tombolo host".
+type hostOptions struct {
+	containerd     string
+	rootDir        string
+	podLogsDir     string
+	listen         string
+	files          link.Files
+	metricsAddress string
+	log            logOptions
+}
+
+func (o *hostOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.containerd, "containerd", defaultContainerdSocket, "socket of containerd, a path or unix:///path")
+	fs.StringVar(&o.rootDir, "root", defaultRootDir, "directory for everything that is kept on this machine")
+	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories")
+	fs.StringVar(&o.listen, "listen", defaultHostListen, "address and port to serve nodes on")
+	fs.StringVar(&o.files.CertFile, "tls-cert-file", "", "certificate of this host (tombolo pki host)")
+	fs.StringVar(&o.files.KeyFile, "tls-private-key-file", "", "key of the certificate")
+	fs.StringVar(&o.files.CAFile, "client-ca-file", "", "authority that the certificates of nodes must come from")
+	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address and port for Prometheus, such as 127.0.0.1:8471; off by default")
+	o.log.addFlags(fs)
+}
+
+// validate reports everything that is wrong at once.
+func (o *hostOptions) validate() error {
+	var problems []error
+	o.containerd = strings.TrimPrefix(o.containerd, link.SchemeUnix+"://")
+	for _, path := range []struct{ flag, value string }{
+		{"containerd", o.containerd}, {"root", o.rootDir}, {"pod-logs-dir", o.podLogsDir},
+	} {
+		if !filepath.IsAbs(path.value) {
+			problems = append(problems, fmt.Errorf("--%s %q: give an absolute path", path.flag, path.value))
+		}
+	}
+	for _, file := range []struct{ flag, value, remedy string }{
+		{"tls-cert-file", o.files.CertFile, "make one with: tombolo pki host"},
+		{"tls-private-key-file", o.files.KeyFile, "it is made together with the certificate"},
+		{"client-ca-file", o.files.CAFile, "it is ca.crt of: tombolo pki init"},
+	} {
+		if file.value == "" {
+			problems = append(problems, fmt.Errorf("--%s is empty: %s", file.flag, file.remedy))
+		}
+	}
+	for _, address := range []struct{ flag, value string }{{"listen", o.listen}, {"metrics-address", o.metricsAddress}} {
+		if address.flag == "metrics-address" && address.value == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address.value); err != nil {
+			problems = append(problems, fmt.Errorf("--%s %q: give address:port or :port", address.flag, address.value))
+		}
+	}
+	if len(problems) > 0 {
+		return usageError{errors.Join(problems...)}
+	}
+	return nil
+}
+
+func newHostCommand(p *process) *cobra.Command {
+	o := &hostOptions{}
+	cmd := &cobra.Command{
+		Use:   "host",
+		Short: "Serve this machine's containerd to a node",
+		Long: `Runs beside containerd and serves it, and what else of this machine pods need, to nodes that show a certificate of
+the given authority. It starts whether or not containerd is up, and keeps no state but files below --root. Pods live on
+when it stops.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			logger, err := o.log.logger(p.stderr)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), p, logger)
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+// run serves until ctx ends.
+func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	certificates, err := link.LoadCertificates(o.files, logger)
+	if err != nil {
+		return err
+	}
+	runtimeLink, err := link.New(link.Options{
+		Target: link.Target{Scheme: link.SchemeUnix, Address: o.containerd},
+		Clock:  p.clock, Logger: logger.With("link", "containerd"),
+	})
+	if err != nil {
+		return err
+	}
+	runtime, err := remote.NewConn(remote.ConnOptions{Name: "containerd at " + o.containerd, Dial: runtimeLink.Dial, Local: true})
+	if err != nil {
+		return err
+	}
+	defer runtime.Close()
+	defer runtimeLink.Close()
+
+	machine, err := local.New(local.Options{
+		RootDir:    o.rootDir,
+		PodLogsDir: o.podLogsDir,
+		Runtime:    cri.NewClient(runtime, cri.ClientOptions{Observer: cri.NewMetrics(registry), Clock: p.clock}),
+		Version:    buildVersion(),
+		Clock:      p.clock,
+		Logger:     logger,
+	})
+	if err != nil {
+		return err
+	}
+	server := remote.NewServer(remote.ServerOptions{
+		Host:        machine,
+		Runtime:     machine.ObserveStreaming(runtime),
+		Credentials: certificates.ServerCredentials(link.ServerOptions{Logger: logger, Registerer: registry}),
+		Version:     buildVersion(),
+		Clock:       p.clock,
+		Logger:      logger,
+		Registerer:  registry,
+	})
+	err = boundedStop(ctx, logger, func() error { return o.serve(ctx, server, registry, logger) })
+
+	stopping, cancel := context.WithTimeout(context.Background(), hostStopTimeout)
+	defer cancel()
+	return errors.Join(err, machine.Close(stopping))
+}
+
+// serve runs the listeners until ctx ends or one of them fails.
+func (o *hostOptions) serve(ctx context.Context, server *remote.Server, registry *prometheus.Registry, logger *slog.Logger) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("listening on --listen %s: %w", o.listen, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	if o.metricsAddress != "" {
+		metrics, err := newMetricsServer(ctx, "metrics-address", o.metricsAddress, registry)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		group.Go(func() error { return metrics.serve(ctx) })
+		logger.Info("serving metrics", "address", metrics.address())
+	}
+	logger.Info("serving nodes", "version", buildVersion(), "address", listener.Addr().String(), "containerd", o.containerd, "root", o.rootDir)
+	group.Go(func() error { return server.Serve(ctx, listener) })
+	err = group.Wait()
+	if err == nil {
+		logger.Info("stopped, pods were left alone")
+	}
+	return err
+}
+
+// boundedStop runs do, which ends some time after ctx does. A call that hangs in the kernel, for instance on a dead network
+// file system, must not keep the process from stopping: it is left behind then and ends with the process.
+func boundedStop(ctx context.Context, logger *slog.Logger, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), hostStopTimeout)
+	defer cancel()
+	select {
+	case err := <-done:
+		return err
+	case <-late.Done():
+		logger.Warn("a call does not end, it is left behind", "waited", hostStopTimeout.String())
+		return nil
+	}
+}

@@ -1,0 +1,109 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/host/hostpb"
+)
+
+// service serves a host.Host. Errors become statuses here.
+type service struct {
+	hostpb.UnimplementedHostServiceServer
+	host    host.Host
+	version string
+	clock   clock.PassiveClock
+	relays  *sync.WaitGroup
+}
+
+var _ hostpb.HostServiceServer = (*service)(nil)
+
+func (s *service) Hello(context.Context, *hostpb.HelloRequest) (*hostpb.HelloResponse, error) {
+	return &hostpb.HelloResponse{Version: s.version, Time: timestamppb.New(s.clock.Now())}, nil
+}
+
+func (s *service) Facts(ctx context.Context, _ *hostpb.FactsRequest) (*hostpb.FactsResponse, error) {
+	facts, err := s.host.Facts(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return factsToWire(facts), nil
+}
+
+func (s *service) EnsurePod(ctx context.Context, r *hostpb.EnsurePodRequest) (*hostpb.EnsurePodResponse, error) {
+	err := s.host.EnsurePod(ctx, podFromWire(r.GetPod()), r.GetContainers())
+	return &hostpb.EnsurePodResponse{}, toStatus(err)
+}
+
+func (s *service) EnsureVolume(ctx context.Context, r *hostpb.EnsureVolumeRequest) (*hostpb.EnsureVolumeResponse, error) {
+	volume, err := volumeFromWire(r)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	path, err := s.host.EnsureVolume(ctx, types.UID(r.GetUid()), volume)
+	return &hostpb.EnsureVolumeResponse{Path: path}, toStatus(err)
+}
+
+func (s *service) EnsureTerminationLog(ctx context.Context, r *hostpb.EnsureTerminationLogRequest) (*hostpb.EnsureTerminationLogResponse, error) {
+	path, err := s.host.EnsureTerminationLog(ctx, types.UID(r.GetUid()), r.GetContainer(), r.GetRestartCount())
+	return &hostpb.EnsureTerminationLogResponse{Path: path}, toStatus(err)
+}
+
+func (s *service) RemovePod(ctx context.Context, r *hostpb.RemovePodRequest) (*hostpb.RemovePodResponse, error) {
+	err := s.host.RemovePod(ctx, types.UID(r.GetUid()), r.GetRemoveLogs())
+	return &hostpb.RemovePodResponse{}, toStatus(err)
+}
+
+func (s *service) ListPods(ctx context.Context, _ *hostpb.ListPodsRequest) (*hostpb.ListPodsResponse, error) {
+	uids, err := s.host.ListPods(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	out := &hostpb.ListPodsResponse{Uids: make([]string, 0, len(uids))}
+	for _, uid := range uids {
+		out.Uids = append(out.Uids, string(uid))
+	}
+	return out, nil
+}
+
+func (s *service) ReadTail(ctx context.Context, r *hostpb.ReadTailRequest) (*hostpb.ReadTailResponse, error) {
+	data, err := s.host.ReadTail(ctx, r.GetPath(), r.GetLimit())
+	return &hostpb.ReadTailResponse{Data: data}, toStatus(err)
+}
+
+func (s *service) RestartCount(ctx context.Context, r *hostpb.RestartCountRequest) (*hostpb.RestartCountResponse, error) {
+	count, err := s.host.RestartCount(ctx, podFromWire(r.GetPod()), r.GetContainer())
+	return &hostpb.RestartCountResponse{RestartCount: count}, toStatus(err)
+}
+
+func (s *service) RemoveLogs(ctx context.Context, r *hostpb.RemoveLogsRequest) (*hostpb.RemoveLogsResponse, error) {
+	err := s.host.RemoveLogs(ctx, r.GetPath())
+	return &hostpb.RemoveLogsResponse{}, toStatus(err)
+}
+
+func (s *service) RunHook(ctx context.Context, r *hostpb.RunHookRequest) (*hostpb.RunHookResponse, error) {
+	result, err := s.host.RunHook(ctx, host.HookRequest{
+		PodUID:      types.UID(r.GetPodUid()),
+		ContainerID: r.GetContainerId(),
+		Kind:        r.GetKind(),
+		Command:     r.GetCommand(),
+		Timeout:     r.GetTimeout().AsDuration(),
+	})
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &hostpb.RunHookResponse{
+		ExitCode:    result.ExitCode,
+		Output:      result.Output,
+		TimedOut:    result.TimedOut,
+		Interrupted: result.Interrupted,
+	}, nil
+}
