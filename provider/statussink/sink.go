@@ -1,0 +1,81 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package statussink
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/status"
+	"github.com/tombolo-dev/tombolo/provider/apierr"
+)
+
+// Sink writes pod statuses with a Kubernetes client.
+type Sink struct {
+	client kubernetes.Interface
+}
+
+var _ status.Sink = (*Sink)(nil)
+
+// New makes a Sink. The client's identity needs get on pods, patch on pods/status and delete on pods.
+func New(client kubernetes.Interface) *Sink {
+	return &Sink{client: client}
+}
+
+// GetPod reads the pod from the API itself, not from a cache.
+func (s *Sink) GetPod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	pod, err := s.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, apierr.Classify(err)
+	}
+	return pod, nil
+}
+
+// PatchPodStatus applies a strategic merge patch of the pod's status field and returns the pod as it is then. The API
+// server refuses the patch with Conflict if the pod has another UID.
+func (s *Sink) PatchPodStatus(ctx context.Context, pod types.NamespacedName, uid types.UID, patch []byte) (*v1.Pod, error) {
+	body, err := withUID(uid, patch)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body,
+		metav1.PatchOptions{}, "status")
+	if err != nil {
+		return nil, apierr.Classify(err)
+	}
+	return patched, nil
+}
+
+// DeletePod removes the pod's object without a grace period. The API server refuses with Conflict if the pod has another
+// UID.
+func (s *Sink) DeletePod(ctx context.Context, pod types.NamespacedName, uid types.UID) error {
+	err := s.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To(int64(0)),
+		Preconditions:      metav1.NewUIDPreconditions(string(uid)),
+	})
+	return apierr.Classify(err)
+}
+
+// withUID makes the patch of a pod from that of its status. The UID cannot be changed, so that naming it makes it a
+// precondition.
+func withUID(uid types.UID, statusPatch []byte) ([]byte, error) {
+	type metadata struct {
+		UID types.UID `json:"uid"`
+	}
+	body, err := json.Marshal(struct {
+		Metadata metadata        `json:"metadata"`
+		Status   json.RawMessage `json:"status"`
+	}{metadata{uid}, statusPatch})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the status patch: %w", err)
+	}
+	return body, nil
+}
