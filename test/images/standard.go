@@ -47,8 +47,8 @@ func Standard(p Programs) []Image {
 				{Path: "/agnhost", Source: filepath.Join(p.Parts, "agnhost")},
 				{Path: "/agnhost-2", Link: "/agnhost"},
 				{Path: "/uploads", Folder: true},
-				{Path: "/etc/passwd", Mode: 0o644, Data: passwd + "user-defined-in-image:x:1000:1000::/home:/bin/sh\n"},
-				{Path: "/etc/group", Mode: 0o644, Data: group + "user-defined-in-image:x:1000:\n" +
+				{Path: "/etc/passwd", Mode: 0o644, Data: userList + "user-defined-in-image:x:1000:1000::/home:/bin/sh\n"},
+				{Path: "/etc/group", Mode: 0o644, Data: groupList + "user-defined-in-image:x:1000:\n" +
 					"group-defined-in-image:x:50000:user-defined-in-image\n"},
 			}},
 			Settings: Settings{
@@ -60,16 +60,16 @@ func Standard(p Programs) []Image {
 }
 
 const (
-	passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
-	group  = "root:x:0:\nnobody:x:65534:\n"
+	userList  = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+	groupList = "root:x:0:\nnobody:x:65534:\n"
 )
 
 // userland is busybox with its applets and the few files programs expect.
 func userland(p Programs) Layer {
 	l := Layer{
 		{Path: "/bin/busybox", Source: p.Busybox},
-		{Path: "/etc/group", Mode: 0o644, Data: group},
-		{Path: "/etc/passwd", Mode: 0o644, Data: passwd},
+		{Path: "/etc/group", Mode: 0o644, Data: groupList},
+		{Path: "/etc/passwd", Mode: 0o644, Data: userList},
 		{Path: "/home", Folder: true},
 		{Path: "/root", Folder: true, Mode: 0o700},
 		{Path: "/tmp", Folder: true, Mode: 0o1777},
