@@ -1,0 +1,654 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/test/fakecri"
+)
+
+// observed runs f in a bubble with fake time, beside a PLEG that works on a runtime in memory and has relisted once.
+func observed(t *testing.T, f func(t *testing.T, p *PLEG, rt *fakecri.Runtime)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		rt := fakecri.Start(t, fakecri.Options{})
+		p := New(Options{Runtime: rt.Client()})
+		run(t, p)
+		f(t, p, rt)
+	})
+}
+
+// run lets p work until the test ends, and waits for the first relist.
+func run(t *testing.T, p *PLEG) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	synctest.Wait()
+}
+
+// relists lets time for n relists pass.
+func relists(n int) {
+	time.Sleep(time.Duration(n)*DefaultRelistPeriod + time.Millisecond)
+	synctest.Wait()
+}
+
+// drain returns the events that wait.
+func drain(p *PLEG) []Event {
+	var out []Event
+	for {
+		select {
+		case e := <-p.Events():
+			out = append(out, e)
+		default:
+			return out
+		}
+	}
+}
+
+func wantEvents(t *testing.T, p *PLEG, want ...Event) {
+	t.Helper()
+	if diff := cmp.Diff(want, drain(p)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	type states = map[string]state
+	event := func(types ...EventType) (out []Event) {
+		for _, typ := range types {
+			e := Event{UID: "u", Type: typ, ContainerID: "c"}
+			if typ == PodSync {
+				e.ContainerID = ""
+			}
+			out = append(out, e)
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		before, now state
+		want        []Event
+		unchanged   bool
+	}{
+		{before: absent, now: created},
+		{before: absent, now: running, want: event(ContainerStarted)},
+		{before: absent, now: exited, want: event(ContainerDied)},
+		{before: absent, now: unknown, want: event(PodSync)},
+		{before: created, now: created, unchanged: true},
+		{before: created, now: running, want: event(ContainerStarted)},
+		{before: created, now: exited, want: event(ContainerDied)},
+		{before: created, now: absent, want: event(ContainerDied, ContainerRemoved)},
+		{before: running, now: running, unchanged: true},
+		{before: running, now: exited, want: event(ContainerDied)},
+		{before: running, now: unknown, want: event(PodSync)},
+		{before: running, now: absent, want: event(ContainerDied, ContainerRemoved)},
+		{before: exited, now: exited, unchanged: true},
+		{before: exited, now: running, want: event(ContainerStarted)},
+		{before: exited, now: absent, want: event(ContainerRemoved)},
+		{before: unknown, now: running, want: event(ContainerStarted)},
+		{before: unknown, now: exited, want: event(ContainerDied)},
+		{before: unknown, now: absent, want: event(ContainerDied, ContainerRemoved)},
+	} {
+		t.Run(fmt.Sprintf("%d to %d", tt.before, tt.now), func(t *testing.T) {
+			before, now := states{"c": tt.before}, states{"c": tt.now}
+			if tt.before == absent {
+				before = nil
+			}
+			if tt.now == absent {
+				now = nil
+			}
+			got, changed := compare("u", before, now)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if changed == tt.unchanged {
+				t.Errorf("changed = %t", changed)
+			}
+		})
+	}
+}
+
+func TestLifeOfAPodIsToldAndCached(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "web", Namespace: "shop", Containers: []string{"main"}})
+		main := pod.Containers["main"]
+		relists(1)
+		wantEvents(t, p,
+			Event{UID: "a", Type: ContainerStarted, ContainerID: pod.Sandbox},
+			Event{UID: "a", Type: ContainerStarted, ContainerID: main})
+		st, err := p.Get("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Name != "web" || st.Namespace != "shop" || len(st.IPs) != 1 || st.Newest("main").State != cri.ContainerRunning {
+			t.Errorf("observation %+v, want a running pod shop/web with an address", st)
+		}
+		if got := st.Newest("main").SandboxID; got != pod.Sandbox {
+			t.Errorf("sandbox of the container %q, want %q", got, pod.Sandbox)
+		}
+
+		relists(3)
+		wantEvents(t, p)
+
+		rt.Exit(main, 3)
+		relists(1)
+		wantEvents(t, p, Event{UID: "a", Type: ContainerDied, ContainerID: main})
+		if st, _ := p.Get("a"); st.Newest("main").ExitCode != 3 {
+			t.Errorf("exit code %d, want 3", st.Newest("main").ExitCode)
+		}
+
+		if err := rt.Client().RemoveContainer(t.Context(), main); err != nil {
+			t.Fatal(err)
+		}
+		relists(1)
+		wantEvents(t, p, Event{UID: "a", Type: ContainerRemoved, ContainerID: main})
+
+		rt.Forget("a")
+		relists(1)
+		wantEvents(t, p,
+			Event{UID: "a", Type: ContainerDied, ContainerID: pod.Sandbox},
+			Event{UID: "a", Type: ContainerRemoved, ContainerID: pod.Sandbox})
+		st, err = p.Get("a")
+		if err != nil || st.UID != "a" || len(st.Sandboxes) != 0 {
+			t.Errorf("Get after the pod vanished = %+v, %v, want an empty observation", st, err)
+		}
+	})
+}
+
+func TestForeignPodsAreNotSeen(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		rt.Seed(fakecri.Pod{UID: "a", Name: "p", Identity: cri.Identity{Cluster: "test-cluster", Node: "other"}})
+		relists(1)
+		wantEvents(t, p)
+		if pods, _, _ := p.Observation(); len(pods) != 0 {
+			t.Errorf("observed %v, want nothing", pods)
+		}
+	})
+}
+
+func TestStoppedPodKeepsItsIPs(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p"})
+		relists(1)
+		before, _ := p.Get("a")
+		rt.KillSandbox(pod.Sandbox)
+		relists(1)
+		after, _ := p.Get("a")
+		if after.ReadySandbox() != nil || len(before.IPs) != 1 || !slices.Equal(before.IPs, after.IPs) {
+			t.Errorf("IPs before %v and after %v the sandbox stopped, want the same", before.IPs, after.IPs)
+		}
+
+		second := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Attempt: 1})
+		relists(1)
+		renewed, _ := p.Get("a")
+		if got := rt.Sandboxes("a")[1].IP; len(renewed.IPs) != 1 || renewed.IPs[0] != got || renewed.Sandboxes[0].ID != second.Sandbox {
+			t.Errorf("IPs %v, want that of the new sandbox, %s", renewed.IPs, got)
+		}
+	})
+}
+
+func TestFailedInspectionIsRepeatedAndTellsTheChangeOnce(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		relists(1)
+		drain(p)
+		good, _ := p.Get("a")
+
+		fault := rt.Inject(fakecri.Fault{Method: "ContainerStatus", Err: errdefs.ErrUnknown})
+		rt.Exit(pod.Containers["main"], 1)
+		relists(2)
+		wantEvents(t, p)
+		st, err := p.Get("a")
+		if !errdefs.IsUnknown(err) || st != good {
+			t.Errorf("Get = %p, %v, want the last good observation %p and the error", st, err, good)
+		}
+		if n := testutil.ToFloat64(p.metrics.stale); n != 1 {
+			t.Errorf("%v stale pods, want 1", n)
+		}
+
+		fault.Remove()
+		relists(2)
+		wantEvents(t, p, Event{UID: "a", Type: ContainerDied, ContainerID: pod.Containers["main"]})
+		if st, err := p.Get("a"); err != nil || st.Newest("main").ExitCode != 1 {
+			t.Errorf("Get = %+v, %v, want the exit", st, err)
+		}
+		if n := testutil.ToFloat64(p.metrics.stale); n != 0 {
+			t.Errorf("%v stale pods, want none", n)
+		}
+	})
+}
+
+func TestFailedFirstInspectionOfAVanishingChangeYieldsPodSync(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		rt.Seed(fakecri.Pod{UID: "a", Name: "p"})
+		relists(1)
+		drain(p)
+		// A second sandbox comes, cannot be inspected, and goes: nothing differs in the end, but a reader of the cache
+		// saw an error in between.
+		rt.Inject(fakecri.Fault{Method: "PodSandboxStatus", Err: errdefs.ErrUnknown, Times: 1})
+		second := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Attempt: 1})
+		relists(1)
+		if err := rt.Client().RemoveSandbox(t.Context(), second.Sandbox); err != nil {
+			t.Fatal(err)
+		}
+		relists(1)
+		wantEvents(t, p, Event{UID: "a", Type: PodSync})
+	})
+}
+
+func TestObjectsThatVanishBeforeInspectionAreLeftOut(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main", "gone"}})
+		rt.Inject(fakecri.Fault{
+			Method: "ContainerStatus", Selector: fakecri.Selector{ID: pod.Containers["gone"]}, Err: errdefs.ErrNotFound,
+		})
+		relists(1)
+		st, err := p.Get("a")
+		if err != nil || st.Newest("gone") != nil || st.Newest("main") == nil {
+			t.Errorf("Get = %+v, %v, want only container main", st, err)
+		}
+	})
+}
+
+func TestLostContainerWakesThePod(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		relists(1)
+		drain(p)
+		rt.Lose(pod.Containers["main"])
+		relists(1)
+		wantEvents(t, p, Event{UID: "a", Type: PodSync})
+		st, _ := p.Get("a")
+		if got := st.Newest("main").State; got != cri.ContainerUnknown {
+			t.Errorf("state %s, want unknown", got)
+		}
+	})
+}
+
+func TestFailingListsAreNeverAbsence(t *testing.T) {
+	for _, method := range []string{"ListPodSandbox", "ListContainers"} {
+		t.Run(method, func(t *testing.T) {
+			observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+				rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+				relists(1)
+				drain(p)
+				_, at, _ := p.Observation()
+				before, _ := p.Get("a")
+				rt.Inject(fakecri.Fault{Method: method, Err: errdefs.ErrUnavailable})
+				relists(5)
+				wantEvents(t, p)
+				if after, err := p.Get("a"); after != before || err != nil {
+					t.Errorf("Get = %+v, %v, want the last observation", after, err)
+				}
+				pods, still, ok := p.Observation()
+				if len(pods) != 1 || !ok || !still.Equal(at) {
+					t.Errorf("Observation = %v, %s, %t, want that of %s", pods, still, ok, at)
+				}
+			})
+		})
+	}
+}
+
+func TestHungContainerDelaysNobodyElse(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		slow := rt.Seed(fakecri.Pod{UID: "slow", Name: "slow", Containers: []string{"main"}})
+		for i := range 20 {
+			rt.Seed(fakecri.Pod{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprint("p", i), Containers: []string{"main"}})
+		}
+		relists(1)
+		drain(p)
+		good, _ := p.Get("slow")
+		hang := rt.Inject(fakecri.Fault{Method: "ContainerStatus", Hang: true, Selector: fakecri.Selector{UID: "slow"}})
+		rt.Exit(slow.Containers["main"], 1)
+
+		for i := range 20 {
+			uid := types.UID(fmt.Sprint(i))
+			main, _ := rt.Newest(uid, "main")
+			rt.Exit(main.ID, 1)
+			relists(1)
+			wantEvents(t, p, Event{UID: uid, Type: ContainerDied, ContainerID: main.ID})
+		}
+		if err := p.Healthy(); err != nil {
+			t.Errorf("Healthy = %v", err)
+		}
+		if n := testutil.ToFloat64(p.metrics.stale); n != 1 {
+			t.Errorf("%v stale pods, want 1", n)
+		}
+		if st, err := p.Get("slow"); st != good || err != nil {
+			t.Errorf("Get of the hung pod = %+v, %v, want the last observation", st, err)
+		}
+
+		time.Sleep(DefaultInspectTimeout)
+		synctest.Wait()
+		if st, err := p.Get("slow"); st != good || !errdefs.IsDeadlineExceeded(err) {
+			t.Errorf("Get of the hung pod = %+v, %v, want the last observation and DeadlineExceeded", st, err)
+		}
+		hang.Remove()
+		relists(2)
+		wantEvents(t, p, Event{UID: "slow", Type: ContainerDied, ContainerID: slow.Containers["main"]})
+	})
+}
+
+func TestManyHungPodsDoNotUseUpTheInspections(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		rt.Inject(fakecri.Fault{Method: "ContainerStatus", Hang: true, Selector: fakecri.Selector{Container: "hung"}})
+		for i := range 3 * inspectParallel {
+			rt.Seed(fakecri.Pod{UID: types.UID(fmt.Sprint("hung", i)), Name: fmt.Sprint("hung", i), Containers: []string{"hung"}})
+		}
+		relists(1)
+		rt.Seed(fakecri.Pod{UID: "good", Name: "good", Containers: []string{"main"}})
+		relists(5)
+		if got := len(drain(p)); got != 2 {
+			t.Errorf("%d events, want those of the good pod's sandbox and container", got)
+		}
+	})
+}
+
+func TestInspectionsAreBounded(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		rt.Inject(fakecri.Fault{Method: "PodSandboxStatus", Delay: slowAfter / 2})
+		for i := range 2 * inspectParallel {
+			rt.Seed(fakecri.Pod{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprint(i)})
+		}
+		relists(1)
+		if n := len(rt.Calls("PodSandboxStatus")); n != inspectParallel {
+			t.Errorf("%d inspections at once, want %d", n, inspectParallel)
+		}
+		relists(1)
+		if n := len(drain(p)); n != 2*inspectParallel {
+			t.Errorf("%d pods told, want all %d", n, 2*inspectParallel)
+		}
+	})
+}
+
+func TestRequestReleasesAWaiterAtOnce(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		relists(1)
+		drain(p)
+		time.Sleep(100 * time.Millisecond)
+		rt.Exit(pod.Containers["main"], 0)
+		acted := time.Now()
+		time.Sleep(time.Millisecond)
+		p.RequestRelist("a")
+		st, err := p.GetNewerThan(t.Context(), "a", acted)
+		if err != nil || st.Newest("main").State != cri.ContainerExited {
+			t.Fatalf("GetNewerThan = %+v, %v, want the exit", st, err)
+		}
+		if took := time.Since(acted); took > 10*time.Millisecond {
+			t.Errorf("waited %s, want no relist period", took)
+		}
+		wantEvents(t, p, Event{UID: "a", Type: ContainerDied, ContainerID: pod.Containers["main"]})
+	})
+}
+
+func TestRequestReleasesAWaiterAlsoWithoutAChange(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		relists(1)
+		drain(p)
+		inspected := len(rt.Calls("ContainerStatus"))
+		time.Sleep(100 * time.Millisecond)
+		asked := time.Now()
+		time.Sleep(time.Millisecond)
+		p.RequestRelist("a")
+		if _, err := p.GetNewerThan(t.Context(), "a", asked); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(asked); took > 10*time.Millisecond {
+			t.Errorf("waited %s, want no relist period", took)
+		}
+		wantEvents(t, p)
+		if n := len(rt.Calls("ContainerStatus")); n != inspected {
+			t.Errorf("%d inspections of an unchanged pod", n-inspected)
+		}
+	})
+}
+
+func TestRequestDuringAnInspectionIsDoneAfterIt(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		hang := rt.Inject(fakecri.Fault{Method: "ContainerStatus", Hang: true, Times: 1})
+		relists(1)
+		rt.Exit(pod.Containers["main"], 0)
+		acted := time.Now()
+		time.Sleep(time.Millisecond)
+		p.RequestRelist("a")
+		synctest.Wait()
+		hang.Remove()
+		st, err := p.GetNewerThan(t.Context(), "a", acted)
+		if err != nil || st.Newest("main").State != cri.ContainerExited {
+			t.Fatalf("GetNewerThan = %+v, %v, want the exit", st, err)
+		}
+		if took := time.Since(acted); took > 10*time.Millisecond {
+			t.Errorf("waited %s, want no relist period", took)
+		}
+	})
+}
+
+func TestRequestForAnUnknownPodDoesNoHarm(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, _ *fakecri.Runtime) {
+		asked := time.Now()
+		p.RequestRelist("a")
+		st, err := p.GetNewerThan(t.Context(), "a", asked)
+		if err != nil || len(st.Containers) != 0 {
+			t.Errorf("GetNewerThan = %+v, %v, want an empty observation from the next relist", st, err)
+		}
+		if took := time.Since(asked); took > 2*DefaultRelistPeriod {
+			t.Errorf("waited %s", took)
+		}
+	})
+}
+
+func TestRequestsBeyondCapacityAreDropped(t *testing.T) {
+	p := New(Options{})
+	for i := range 2 * requestCapacity {
+		p.RequestRelist(types.UID(fmt.Sprint(i)))
+	}
+	if n := len(p.takeRequests()); n != requestCapacity {
+		t.Errorf("%d requests wait, want %d", n, requestCapacity)
+	}
+}
+
+func TestPodInFlightIsNeverAbsent(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		// A relist on demand of a pod that is not known yet hangs and then fails, while complete lists show the pod.
+		hang := rt.Inject(fakecri.Fault{Method: "ListContainers", Selector: fakecri.Selector{UID: "a"}, Hang: true, Err: errdefs.ErrUnavailable})
+		rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		began := time.Now()
+		p.RequestRelist("a")
+		relists(2)
+		hang.Remove()
+		st, err := p.GetNewerThan(t.Context(), "a", began)
+		if err != nil || st.Newest("main") == nil {
+			t.Errorf("GetNewerThan = %+v, %v, want the pod", st, err)
+		}
+	})
+}
+
+func TestOlderListDoesNotUndoANewerObservation(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p"})
+		relists(1)
+		drain(p)
+		// The answer of a complete list is held back while the pod is observed on demand after the sandbox stopped.
+		l := newLoop(p)
+		old, at, err := p.list(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+		rt.KillSandbox(pod.Sandbox)
+		newer, newerAt, err := p.list(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.records["a"] = &record{states: newer["a"].states(), at: newerAt}
+		l.relisted(t.Context(), old, at, nil)
+		if len(l.inflight) != 0 {
+			t.Error("the older list was taken for a change")
+		}
+		l.relisted(t.Context(), nil, at, nil)
+		if l.records["a"] == nil {
+			t.Error("the older list was taken for absence")
+		}
+	})
+}
+
+func TestGetNewerThan(t *testing.T) {
+	t.Run("waits for the next relist", func(t *testing.T) {
+		observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+			rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+			relists(2)
+			now := time.Now()
+			st, err := p.GetNewerThan(t.Context(), "a", now)
+			if err != nil || st.Newest("main") == nil {
+				t.Fatalf("GetNewerThan = %+v, %v", st, err)
+			}
+			if took := time.Since(now); took == 0 || took > DefaultRelistPeriod {
+				t.Errorf("waited %s, want until the next relist", took)
+			}
+		})
+	})
+	t.Run("an observation begun at that very time is not newer", func(t *testing.T) {
+		c := newCache()
+		at := time.Unix(1, 0)
+		c.set(&cri.PodStatus{UID: "a", ObservedAt: at})
+		c.complete(at)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, uid := range []types.UID{"a", "b"} {
+			if _, err := c.getNewerThan(ctx, uid, at); !errors.Is(err, context.Canceled) {
+				t.Errorf("getNewerThan(%s) = %v, want to wait until cancelled", uid, err)
+			}
+			if _, err := c.getNewerThan(ctx, uid, at.Add(-1)); err != nil {
+				t.Errorf("getNewerThan(%s) of before = %v", uid, err)
+			}
+		}
+	})
+	t.Run("a failed inspection releases with its error", func(t *testing.T) {
+		observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+			rt.Inject(fakecri.Fault{Method: "ContainerStatus", Err: errdefs.ErrInternal})
+			rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+			if _, err := p.GetNewerThan(t.Context(), "a", time.Now()); !errdefs.IsInternal(err) {
+				t.Errorf("GetNewerThan = %v, want the inspection's error", err)
+			}
+		})
+	})
+	t.Run("ends with its context", func(t *testing.T) {
+		observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+			rt.Cut()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			st, err := p.GetNewerThan(ctx, "a", time.Now())
+			if !errors.Is(err, context.DeadlineExceeded) || st != nil {
+				t.Errorf("GetNewerThan = %v, %v, want the context's error", st, err)
+			}
+		})
+	})
+}
+
+func TestHealthy(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		if err := p.Healthy(); err != nil {
+			t.Fatalf("Healthy = %v after a relist", err)
+		}
+		rt.Cut()
+		time.Sleep(DefaultRelistThreshold)
+		if err := p.Healthy(); err != nil {
+			t.Errorf("Healthy = %v within the threshold", err)
+		}
+		time.Sleep(time.Second)
+		want := "pleg was last seen active 3m1s ago; threshold is 3m0s"
+		if err := p.Healthy(); err == nil || err.Error() != want {
+			t.Errorf("Healthy = %v, want %q", err, want)
+		}
+		rt.Mend()
+		relists(1)
+		if err := p.Healthy(); err != nil {
+			t.Errorf("Healthy = %v after lists succeed again", err)
+		}
+	})
+	p := New(Options{Clock: clocktesting.NewFakeClock(time.Unix(1, 0))})
+	if err := p.Healthy(); err == nil || err.Error() != "pleg has yet to be successful" {
+		t.Errorf("Healthy = %v before the first relist", err)
+	}
+	if _, _, ok := p.Observation(); ok {
+		t.Error("Observation before the first relist is ok")
+	}
+}
+
+func TestHungListDoesNotStopRun(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		rt.Inject(fakecri.Fault{Method: "ListPodSandbox", Hang: true})
+		relists(2)
+		// The end of the test cancels Run and waits for it.
+		if _, _, ok := p.Observation(); !ok {
+			t.Error("the observation before the hang is lost")
+		}
+	})
+}
+
+func TestObservationTellsWhatMayRun(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		stopped := rt.Seed(fakecri.Pod{UID: "stopped", Name: "s", Containers: []string{"main"}})
+		rt.KillSandbox(stopped.Sandbox)
+		rt.Seed(fakecri.Pod{UID: "ready", Name: "r"})
+		lost := rt.Seed(fakecri.Pod{UID: "lost", Name: "l", Containers: []string{"main"}})
+		rt.KillSandbox(lost.Sandbox)
+		rt.Lose(lost.Containers["main"])
+		relists(1)
+		pods, _, _ := p.Observation()
+		got := map[types.UID]bool{}
+		for _, pod := range pods {
+			got[pod.UID] = pod.Running
+		}
+		if diff := cmp.Diff(map[types.UID]bool{"stopped": false, "ready": true, "lost": true}, got); diff != "" {
+			t.Errorf("running (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestEventsBeyondCapacityAreDroppedAndCounted(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		const pods = eventCapacity/2 + 5
+		for i := range pods {
+			rt.Seed(fakecri.Pod{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprint(i), Containers: []string{"main"}})
+		}
+		relists(2)
+		if n := testutil.ToFloat64(p.metrics.discarded); n != 10 {
+			t.Errorf("%v events dropped, want 10", n)
+		}
+		if n := len(drain(p)); n != eventCapacity {
+			t.Errorf("%d events delivered, want %d", n, eventCapacity)
+		}
+		if n := testutil.ToFloat64(p.metrics.pods); n != pods {
+			t.Errorf("%v running pods, want %d", n, pods)
+		}
+		if n := testutil.ToFloat64(p.metrics.containers.WithLabelValues("running")); n != pods {
+			t.Errorf("%v running containers, want %d", n, pods)
+		}
+	})
+}
