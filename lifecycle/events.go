@@ -1,0 +1,106 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/admission"
+	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
+)
+
+// removedGrace is what the containers of a pod get whose API object vanished under them (a force delete): the least
+// the runtime layer gives.
+const removedGrace = time.Second
+
+// handlePod takes one change of the desired state.
+func (e *Engine) handlePod(ev PodEvent) {
+	if ev.Pod != nil {
+		e.log.Debug("pod event", "type", ev.Type.String(), "pod", ev.Pod.Namespace+"/"+ev.Pod.Name, "uid", ev.Pod.UID)
+	}
+	switch ev.Type {
+	case SourceSynced:
+		e.mu.Lock()
+		e.synced = true
+		e.mu.Unlock()
+	case PodAdded:
+		e.added(ev.Pod)
+	case PodUpdated:
+		e.updated(ev.Pod)
+	case PodReconciled:
+		e.remember(ev.Pod)
+		e.status.Observe(ev.Pod)
+	case PodRemoved:
+		e.removed(ev.Pod)
+	}
+}
+
+func (e *Engine) added(pod *v1.Pod) {
+	rejection := e.admit(pod)
+	e.remember(pod)
+	e.status.Observe(pod)
+	if rejection != nil {
+		e.reject(pod, rejection)
+		return
+	}
+	e.workers.Update(podworker.Update{Type: podworker.Create, Pod: pod})
+}
+
+func (e *Engine) updated(pod *v1.Pod) {
+	old := e.remember(pod)
+	e.status.Observe(pod)
+	if e.isRejected(pod.UID) {
+		if pod.DeletionTimestamp != nil {
+			e.status.Finish(pod)
+		}
+		return
+	}
+	if old != nil {
+		for _, p := range admission.CheckUpdate(old, pod) {
+			e.warn(pod, p.Reason, p.Message)
+		}
+	}
+	e.workers.Update(podworker.Update{Type: podworker.Change, Pod: pod})
+}
+
+func (e *Engine) removed(pod *v1.Pod) {
+	e.mu.Lock()
+	delete(e.desired, pod.UID)
+	delete(e.rejected, pod.UID)
+	e.mu.Unlock()
+	if e.workers.Known(pod.UID) {
+		grace := removedGrace
+		e.workers.Update(podworker.Update{Type: podworker.Kill, Pod: pod, Grace: &grace})
+	}
+}
+
+// remember keeps the newest version of a desired pod and returns the one before.
+func (e *Engine) remember(pod *v1.Pod) (old *v1.Pod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	old = e.desired[pod.UID]
+	e.desired[pod.UID] = pod
+	e.seen[pod.UID] = struct{}{}
+	return old
+}
+
+// admit checks a new pod. A pod that was accepted before, by this process or one before it, is never refused later.
+func (e *Engine) admit(pod *v1.Pod) *admission.Rejection {
+	if pod.DeletionTimestamp != nil || pod.Status.StartTime != nil ||
+		pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+		return nil
+	}
+	return admission.Check(pod, e.admissionFacts())
+}
+
+func (e *Engine) reject(pod *v1.Pod, r *admission.Rejection) {
+	e.mu.Lock()
+	e.rejected[pod.UID] = struct{}{}
+	e.mu.Unlock()
+	e.metrics.rejections.WithLabelValues(r.Reason).Inc()
+	e.warn(pod, r.Reason, r.Message)
+	e.status.Reject(pod, r.Reason, r.Message)
+}

@@ -1,0 +1,186 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
+	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
+)
+
+// confirmTimeout bounds the question to the API whether a runtime pod's object is really gone.
+const confirmTimeout = 10 * time.Second
+
+// housekeep compares what is desired with what has workers and what runs. Until the source delivered its first complete
+// list it does nothing: absence would prove nothing.
+func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
+	desired, ok := e.desiredUIDs()
+	if !ok {
+		return
+	}
+	e.workers.Forget(desired)
+	e.status.Retain(desired)
+	e.startMissing(desired)
+	pods, _, observed := e.pleg.Observation()
+	if !observed {
+		return
+	}
+	for _, p := range pods {
+		if _, wanted := desired[p.UID]; wanted || e.workers.Known(p.UID) {
+			continue
+		}
+		e.orphan(ctx, wg, p)
+	}
+	e.forget(pods, desired)
+}
+
+// desiredUIDs returns a copy of the desired set, and false before it is complete.
+func (e *Engine) desiredUIDs() (map[types.UID]struct{}, bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	out := make(map[types.UID]struct{}, len(e.desired))
+	for uid := range e.desired {
+		out[uid] = struct{}{}
+	}
+	return out, e.synced
+}
+
+// startMissing makes a worker for a desired pod that has none, for instance one whose earlier worker was that of an orphan.
+func (e *Engine) startMissing(desired map[types.UID]struct{}) {
+	for uid := range desired {
+		pod, ok := e.pod(uid)
+		if ok && !e.workers.Known(uid) && !e.isRejected(uid) {
+			e.workers.Update(podworker.Update{Type: podworker.Create, Pod: pod})
+		}
+	}
+}
+
+// orphan deals with a runtime pod that nobody wants. If something of it runs, the API is asked once more, past every
+// cache, before anything is stopped; if nothing runs it is garbage.
+func (e *Engine) orphan(ctx context.Context, wg *sync.WaitGroup, p pleg.PodRecord) {
+	e.mu.Lock()
+	_, busy := e.confirming[p.UID]
+	e.confirming[p.UID] = struct{}{}
+	e.mu.Unlock()
+	if busy {
+		return
+	}
+	wg.Go(func() {
+		defer func() {
+			e.mu.Lock()
+			delete(e.confirming, p.UID)
+			e.mu.Unlock()
+		}()
+		if !p.Running {
+			e.collect(ctx, p.UID)
+			return
+		}
+		if e.confirmGone(ctx, p) {
+			e.killOrphan(p)
+		}
+	})
+}
+
+// confirmGone says whether the API itself has no pod of this UID.
+func (e *Engine) confirmGone(ctx context.Context, p pleg.PodRecord) bool {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	pod, err := e.opts.Source.Live(ctx, p.Namespace, p.Name)
+	switch {
+	case errdefs.IsNotFound(err):
+		return true
+	case err != nil:
+		e.log.Warn("cannot confirm that a pod is gone; its containers stay", "pod", p.Namespace+"/"+p.Name,
+			"uid", p.UID, "error", err)
+		return false
+	default:
+		return pod.UID != p.UID
+	}
+}
+
+func (e *Engine) killOrphan(p pleg.PodRecord) {
+	if _, wanted := e.pod(p.UID); wanted {
+		return
+	}
+	e.log.Info("stopping an orphan: its pod is gone from the API", "pod", p.Namespace+"/"+p.Name, "uid", p.UID)
+	e.metrics.orphans.Inc()
+	e.mu.Lock()
+	e.seen[p.UID] = struct{}{}
+	e.mu.Unlock()
+	grace := removedGrace
+	e.workers.Update(podworker.Update{
+		Type: podworker.Kill, Grace: &grace,
+		Runtime: &podworker.RuntimePod{UID: p.UID, Namespace: p.Namespace, Name: p.Name},
+	})
+}
+
+// collect removes what is left of a pod that has ended and that the API no longer has.
+func (e *Engine) collect(ctx context.Context, uid types.UID) {
+	if removable, _ := e.removable(uid); !removable {
+		return
+	}
+	if err := e.gc.Collect(ctx, uid); err != nil && ctx.Err() == nil {
+		e.log.Warn("collecting the remains of a pod", "uid", uid, "error", err)
+	}
+}
+
+// forget drops what is remembered of pods that are neither desired nor in the runtime.
+func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
+	keep := maps.Clone(desired)
+	for _, p := range pods {
+		keep[p.UID] = struct{}{}
+	}
+	e.mu.Lock()
+	gone := make([]types.UID, 0, len(e.seen))
+	for uid := range e.seen {
+		if _, ok := keep[uid]; !ok && !e.workers.Known(uid) {
+			gone = append(gone, uid)
+			delete(e.seen, uid)
+		}
+	}
+	e.mu.Unlock()
+	for _, uid := range gone {
+		e.messages.forget(uid)
+		e.sync.Forget(uid)
+		e.term.Forget(uid)
+	}
+}
+
+// removable answers the garbage collector.
+func (e *Engine) removable(uid types.UID) (removable, known bool) {
+	_, desired := e.pod(uid)
+	if _, complete := e.desiredUIDs(); !complete {
+		return false, true
+	}
+	return e.workers.ContentRemovable(uid, desired), desired || e.workers.Known(uid)
+}
+
+func (e *Engine) couldHaveRunningContainers(uid types.UID) bool {
+	if e.isRejected(uid) {
+		return false
+	}
+	return e.workers.CouldHaveRunningContainers(uid)
+}
+
+func (e *Engine) pod(uid types.UID) (*v1.Pod, bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	pod, ok := e.desired[uid]
+	return pod, ok
+}
+
+func (e *Engine) isRejected(uid types.UID) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	_, ok := e.rejected[uid]
+	return ok
+}

@@ -1,0 +1,156 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
+	"github.com/tombolo-dev/tombolo/lifecycle/status"
+	"github.com/tombolo-dev/tombolo/lifecycle/termination"
+)
+
+var _ podworker.Steps = (*Engine)(nil)
+
+// SyncPod publishes the pod's status and brings the pod closer to its spec.
+func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Pod, rs *cri.PodStatus) (bool, error) {
+	st, err := e.publish(ctx, pod, rs, false)
+	if err != nil {
+		return false, err
+	}
+	if st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed {
+		return true, nil
+	}
+	if err := e.ready(pod); err != nil {
+		return false, err
+	}
+	result := e.sync.Sync(ctx, pod, rs)
+	if result.Acted {
+		e.pleg.RequestRelist(pod.UID)
+	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	if result.Err == nil {
+		return false, nil
+	}
+	// A container that could not be started has its reason now: show it without waiting for the next step.
+	if _, err := e.publish(ctx, pod, rs, false); err != nil {
+		return false, err
+	}
+	if !result.BackoffUntil.IsZero() {
+		return false, &podworker.RetryError{Err: result.Err, At: result.BackoffUntil}
+	}
+	return false, result.Err
+}
+
+// ready says whether the machine can take a new pod. The link's own state needs no question: without it there is no
+// fresh observation, and without one no step.
+func (e *Engine) ready(pod *v1.Pod) error {
+	if e.opts.Machine.Facts() == nil {
+		return fmt.Errorf("the facts of the host are not known yet: %w", errdefs.ErrUnavailable)
+	}
+	if err := e.opts.Machine.RuntimeReady(); err != nil {
+		return fmt.Errorf("container runtime is not ready: %w: %w", err, errdefs.ErrUnavailable)
+	}
+	if err := e.opts.Machine.NetworkReady(); err != nil && !pod.Spec.HostNetwork {
+		e.warn(pod, "NetworkNotReady", fmt.Sprintf("network is not ready: %v", err))
+		return fmt.Errorf("%w: %w", podworker.ErrNetworkNotReady, err)
+	}
+	return nil
+}
+
+// publish computes the pod's status from an observation and hands it to the status manager.
+func (e *Engine) publish(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, terminal bool) (v1.PodStatus, error) {
+	if err := e.messages.collect(ctx, pod, rs); err != nil {
+		return v1.PodStatus{}, err
+	}
+	in := status.Input{
+		Pod: pod, Runtime: rs, Terminal: terminal, HostIPs: e.opts.Machine.HostIPs(), Now: e.clock.Now(),
+		WaitingReason: func(container string) (string, string, bool) {
+			return e.sync.WaitingReason(pod.UID, container)
+		},
+		TerminationMessage: func(cs *cri.ContainerStatus) string { return e.messages.get(pod.UID, cs.ID) },
+	}
+	if cached, ok := e.status.Get(pod.UID); ok {
+		in.Cached = &cached
+	}
+	st := status.Generate(in)
+	e.status.Set(pod, st)
+	return st, nil
+}
+
+// SyncTerminatingPod stops every container of the pod by the deadline.
+func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, deadline time.Time) error {
+	if _, err := e.publish(ctx, pod, rs, false); err != nil {
+		return err
+	}
+	if err := e.kill(ctx, termination.Request{Pod: pod, Status: rs, Deadline: deadline}); err != nil {
+		return err
+	}
+	after, err := e.observeStopped(ctx, rs)
+	if err != nil {
+		return err
+	}
+	_, err = e.publish(ctx, pod, after, true)
+	return err
+}
+
+// SyncTerminatingRuntimePod stops every container of an orphan. All that is known of it comes from the runtime.
+func (e *Engine) SyncTerminatingRuntimePod(ctx context.Context, p *podworker.RuntimePod, deadline time.Time) error {
+	begin := e.clock.Now()
+	e.pleg.RequestRelist(p.UID)
+	rs, err := e.pleg.GetNewerThan(ctx, p.UID, begin)
+	if err != nil {
+		return err
+	}
+	if err := e.kill(ctx, termination.Request{Status: rs, Deadline: deadline}); err != nil {
+		return err
+	}
+	_, err = e.observeStopped(ctx, rs)
+	return err
+}
+
+func (e *Engine) kill(ctx context.Context, req termination.Request) error {
+	err := e.term.KillPod(ctx, req)
+	if err == nil {
+		return nil
+	}
+	if req.Pod != nil && ctx.Err() == nil && !errdefs.IsUnavailable(err) {
+		e.warn(req.Pod, "FailedKillPod", fmt.Sprintf("error killing pod: %v", err))
+	}
+	return err
+}
+
+// observeStopped looks at the pod anew and makes sure that nothing of it runs.
+func (e *Engine) observeStopped(ctx context.Context, before *cri.PodStatus) (*cri.PodStatus, error) {
+	e.pleg.RequestRelist(before.UID)
+	after, err := e.pleg.GetNewerThan(ctx, before.UID, e.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	if running := after.Running(); len(running) > 0 {
+		return nil, fmt.Errorf("container %q of pod %s still runs after it was stopped", running[0].Name, before.UID)
+	}
+	return after, nil
+}
+
+// SyncTerminatedPod releases the pod's directory and makes its status final, after which the API object may go.
+func (e *Engine) SyncTerminatedPod(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus) error {
+	if _, err := e.publish(ctx, pod, rs, true); err != nil {
+		return err
+	}
+	if err := e.volumes.Cleanup(ctx, pod.UID); err != nil {
+		return errors.Join(errors.New("releasing the pod's directory"), err)
+	}
+	e.status.Finish(pod)
+	return nil
+}

@@ -1,0 +1,65 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/admission"
+)
+
+// Pods returns the desired pods as the API last showed them. The pods are shared.
+func (e *Engine) Pods() []*v1.Pod {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	out := make([]*v1.Pod, 0, len(e.desired))
+	for _, pod := range e.desired {
+		out = append(out, pod)
+	}
+	return out
+}
+
+// Pod finds a desired pod by name. While an old pod of the name is going away beside a new one, it is the new one.
+func (e *Engine) Pod(namespace, name string) (*v1.Pod, bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var found *v1.Pod
+	for _, pod := range e.desired {
+		if pod.Namespace == namespace && pod.Name == name && (found == nil || newer(pod, found)) {
+			found = pod
+		}
+	}
+	return found, found != nil
+}
+
+func newer(a, b *v1.Pod) bool {
+	if (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) {
+		return a.DeletionTimestamp == nil
+	}
+	return b.CreationTimestamp.Before(&a.CreationTimestamp)
+}
+
+// RuntimeStatus returns the newest observation of a pod; an empty one if there is none.
+func (e *Engine) RuntimeStatus(uid types.UID) (*cri.PodStatus, error) { return e.pleg.Get(uid) }
+
+// Status returns the status last computed for a pod, which may be newer than the API's.
+func (e *Engine) Status(uid types.UID) (v1.PodStatus, bool) { return e.status.Get(uid) }
+
+// admissionFacts is what admission needs to know of the node.
+func (e *Engine) admissionFacts() admission.Facts {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	facts := admission.Facts{MaxPods: e.opts.MaxPods}
+	if e.opts.Node != nil {
+		facts.Node = e.opts.Node()
+	}
+	for uid, pod := range e.desired {
+		if _, refused := e.rejected[uid]; !refused && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+			facts.ActivePods = append(facts.ActivePods, pod)
+		}
+	}
+	return facts
+}
