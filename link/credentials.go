@@ -75,6 +75,9 @@ func refusal(err error) string {
 	if unverified := (*tls.CertificateVerificationError)(nil); errors.As(err, &unverified) && len(unverified.UnverifiedCertificates) > 0 {
 		return "certificate of " + unverified.UnverifiedCertificates[0].Subject.String() + ": " + unverified.Err.Error()
 	}
+	if strings.Contains(err.Error(), "ALPN") { // gRPC's own error, which has no type
+		return "the peer does not offer HTTP/2 as the application protocol (ALPN)"
+	}
 	return err.Error()
 }
 

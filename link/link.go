@@ -183,10 +183,16 @@ func (c *conn) end(err error) {
 
 // explain says what an error before the first byte means: with TLS 1.3 that is how a refused certificate shows.
 func (c *conn) explain(err error) error {
-	if alert := tls.AlertError(0); errors.As(err, &alert) {
+	if isAlert(err) {
 		return fmt.Errorf("%s refused our certificate: %w", c.tracker.target, err)
 	}
 	return fmt.Errorf("%s closed the connection: %w", c.tracker.target, err)
+}
+
+// isAlert says whether err is a TLS alert of the other end. Its type is not exported; its operation is.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
 }
 
 // isTimeout says whether err is a deadline of this side, which does not end a connection.

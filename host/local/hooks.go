@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -146,8 +147,8 @@ func (r *hookRun) left(clk clock.PassiveClock) time.Duration {
 
 // execute carries a run to its end. The run leaves the table unless its result exists nowhere else.
 func (s *hooks) execute(key hookKey, command []string, run *hookRun) {
-	recorded := true
-	run.result, recorded, run.err = s.perform(key, command, run)
+	result, recorded, err := s.perform(key, command, run)
+	run.result, run.err = result, err
 	if recorded {
 		s.mu.Lock()
 		delete(s.table, key)
@@ -256,7 +257,7 @@ func hookResult(resp *runtimeapi.ExecSyncResponse, err error, timedOut bool) *ho
 func hookOutput(resp *runtimeapi.ExecSyncResponse) string {
 	out := resp.GetStdout()
 	if len(out) < maxHookOutput {
-		out = append(out[:len(out):len(out)], resp.GetStderr()...)
+		out = append(slices.Clip(out), resp.GetStderr()...)
 	}
 	return truncate(string(out))
 }

@@ -251,7 +251,7 @@ func forwardEvents(
 	for event := range backlog {
 		if err := out.Send(event); err != nil {
 			cancel()
-			<-ended
+			_ = <-ended // the caller is gone, and with it the interest in why
 			return err
 		}
 	}

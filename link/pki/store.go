@@ -61,12 +61,12 @@ func (s *Store) IssueNode(name string, life Lifetime) (*Files, error) {
 // AuthorityFile is the path of the authority's certificate, which every host and node needs a copy of.
 func (s *Store) AuthorityFile() string { return filepath.Join(s.dir, authorityCertFile) }
 
-func (s *Store) issue(prefix, name string, make func(*Authority) (*Pair, error)) (*Files, error) {
+func (s *Store) issue(prefix, name string, sign func(*Authority) (*Pair, error)) (*Files, error) {
 	authority, err := s.authority()
 	if err != nil {
 		return nil, err
 	}
-	pair, err := make(authority)
+	pair, err := sign(authority)
 	if err != nil {
 		return nil, err
 	}
