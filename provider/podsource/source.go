@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -26,7 +27,7 @@ import (
 // Options are what a Source is made of.
 type Options struct {
 	// Client reads pods. Nothing is ever written with it.
-	Client corev1client.PodsGetter
+	Client kubernetes.Interface
 	// Node is the name of the node whose pods are watched.
 	Node string
 	// Clock times the back-off between failed lists and watches.
@@ -52,11 +53,11 @@ func New(o Options) *Source {
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.FieldSelector = ofNode(o.Node).String()
-			return o.Client.Pods(metav1.NamespaceAll).List(ctx, opts)
+			return o.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.FieldSelector = ofNode(o.Node).String()
-			return o.Client.Pods(metav1.NamespaceAll).Watch(ctx, opts)
+			return o.Client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, opts)
 		},
 	}, o.Client)
 	logger := o.Logger
@@ -65,7 +66,7 @@ func New(o Options) *Source {
 	}
 	s := newStore()
 	return &Source{
-		client: o.Client,
+		client: o.Client.CoreV1(),
 		node:   o.Node,
 		reflector: cache.NewReflectorWithOptions(lw, &v1.Pod{}, s, cache.ReflectorOptions{
 			Name:  "pods",

@@ -94,7 +94,7 @@ func (a *api) cut() {
 func start(t *testing.T, a *api) *Source {
 	t.Helper()
 	s := newStore()
-	source := New(Options{Client: fake.NewClientset().CoreV1(), Node: "n", Clock: clock.RealClock{}})
+	source := New(Options{Client: fake.NewClientset(), Node: "n", Clock: clock.RealClock{}})
 	source.store = s
 	source.reflector = cache.NewReflectorWithOptions(struct {
 		*cache.ListWatch
@@ -301,7 +301,7 @@ func TestLiveTellsAbsenceFromFailure(t *testing.T) {
 				}
 				return tc.err != nil, nil, tc.err
 			})
-			pod, err := New(Options{Client: client.CoreV1(), Node: "n", Clock: clock.RealClock{}}).Live(t.Context(), "default", tc.pod)
+			pod, err := New(Options{Client: client, Node: "n", Clock: clock.RealClock{}}).Live(t.Context(), "default", tc.pod)
 			if !tc.want(err) {
 				t.Fatalf("error = %v", err)
 			}

@@ -1,0 +1,61 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestatus
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// shows says whether the API's node has everything of ours. What others added to it does not count, and neither do times.
+func shows(api, ours *v1.Node) bool {
+	return contains(api.Labels, ours.Labels) &&
+		contains(api.Annotations, ours.Annotations) &&
+		containsQuantities(api.Status.Capacity, ours.Status.Capacity) &&
+		containsQuantities(api.Status.Allocatable, ours.Status.Allocatable) &&
+		containsAddresses(api.Status.Addresses, ours.Status.Addresses) &&
+		containsConditions(api.Status.Conditions, ours.Status.Conditions) &&
+		equality.Semantic.DeepEqual(api.Status.DaemonEndpoints, ours.Status.DaemonEndpoints) &&
+		equality.Semantic.DeepEqual(api.Status.NodeInfo, ours.Status.NodeInfo) &&
+		equality.Semantic.DeepEqual(api.Status.RuntimeHandlers, ours.Status.RuntimeHandlers)
+}
+
+func contains(all, some map[string]string) bool {
+	for key, value := range some {
+		if got, ok := all[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func containsQuantities(all, some v1.ResourceList) bool {
+	for name, quantity := range some {
+		if got, ok := all[name]; !ok || got.Cmp(quantity) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func containsAddresses(all, some []v1.NodeAddress) bool {
+	for _, address := range some {
+		if !slices.Contains(all, address) {
+			return false
+		}
+	}
+	return true
+}
+
+func containsConditions(all, some []v1.NodeCondition) bool {
+	for i := range some {
+		got := condition(all, some[i].Type)
+		if got == nil || got.Status != some[i].Status || got.Reason != some[i].Reason || got.Message != some[i].Message {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,165 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodestatus
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/provider/machine"
+)
+
+// Config is what the user says of the node.
+type Config struct {
+	// Name is the name of the Node object.
+	Name string
+	// Labels are added to those every node has. Taints are set when the node is registered and never after.
+	Labels map[string]string
+	Taints []v1.Taint
+	// NodeIP is where the API server reaches the kubelet API, on Port. It is an address of this process, not of the host.
+	NodeIP netip.Addr
+	Port   int32
+	// MaxPods is the node's capacity for pods.
+	MaxPods int
+	// KubeletVersion is what the node says its kubelet is; see KubeletVersion.
+	KubeletVersion string
+}
+
+// annotationAttach leaves attaching of volumes to the controller manager, as kubelets do.
+const annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+// memoryReservation is what the kubelet's default hard eviction threshold keeps from pods.
+const memoryReservation = evictMemoryBytes
+
+// resources are the names that this package writes into capacity and allocatable; others are left to whoever set them.
+var resources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourcePods}
+
+// describe makes the Node object of a machine that told everything about itself, except for its conditions.
+func (c *Config) describe(s *machine.State) *v1.Node {
+	node := c.skeleton(s.Facts.OS, s.Facts.Architecture)
+	node.Status.Capacity = c.capacity(s.Facts)
+	node.Status.Allocatable = allocatable(node.Status.Capacity)
+	node.Status.NodeInfo = c.nodeInfo(s)
+	node.Status.RuntimeHandlers = runtimeHandlers(s)
+	return node
+}
+
+// inherit makes the Node object of a machine that has not told anything yet from what the API remembers of it. It
+// takes over only what this package writes: virtual-kubelet's controller would take anything more for ours and remove
+// it later.
+func (c *Config) inherit(remembered *v1.Node) *v1.Node {
+	node := c.skeleton(remembered.Labels[v1.LabelOSStable], remembered.Labels[v1.LabelArchStable])
+	old := remembered.DeepCopy().Status
+	node.Status.Capacity = only(old.Capacity, resources)
+	node.Status.Allocatable = only(old.Allocatable, resources)
+	node.Status.NodeInfo = old.NodeInfo
+	node.Status.NodeInfo.KubeletVersion = c.KubeletVersion
+	node.Status.RuntimeHandlers = old.RuntimeHandlers
+	return node
+}
+
+func only(list v1.ResourceList, names []v1.ResourceName) v1.ResourceList {
+	out := v1.ResourceList{}
+	for _, name := range names {
+		if quantity, ok := list[name]; ok {
+			out[name] = quantity
+		}
+	}
+	return out
+}
+
+// skeleton is what does not depend on the machine but for its os and arch, which may be "".
+func (c *Config) skeleton(os, arch string) *v1.Node {
+	labels := map[string]string{v1.LabelHostname: c.Name}
+	if os != "" {
+		labels[v1.LabelOSStable], labels[kubeletapis.LabelOS] = os, os
+	}
+	if arch != "" {
+		labels[v1.LabelArchStable], labels[kubeletapis.LabelArch] = arch, arch
+	}
+	maps.Copy(labels, c.Labels)
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        c.Name,
+			Labels:      labels,
+			Annotations: map[string]string{annotationAttach: "true"},
+		},
+		Spec: v1.NodeSpec{Taints: slices.Clone(c.Taints)},
+		Status: v1.NodeStatus{
+			Addresses: []v1.NodeAddress{
+				{Type: v1.NodeInternalIP, Address: c.NodeIP.String()},
+				{Type: v1.NodeHostName, Address: c.Name},
+			},
+			DaemonEndpoints: v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: c.Port}},
+		},
+	}
+}
+
+// capacity leaves out what the host does not know, so that the node says what is missing.
+func (c *Config) capacity(f *host.Facts) v1.ResourceList {
+	list := v1.ResourceList{v1.ResourcePods: *resource.NewQuantity(int64(c.MaxPods), resource.DecimalSI)}
+	if f.CPUs > 0 {
+		list[v1.ResourceCPU] = *resource.NewQuantity(int64(f.CPUs), resource.DecimalSI)
+	}
+	if f.MemoryBytes > 0 {
+		list[v1.ResourceMemory] = bytesQuantity(f.MemoryBytes)
+	}
+	if fs := filesystem(f, nodefs); fs != nil {
+		list[v1.ResourceEphemeralStorage] = bytesQuantity(fs.CapacityBytes)
+	}
+	return list
+}
+
+// allocatable is capacity less what the kubelet's default hard eviction thresholds keep back.
+func allocatable(capacity v1.ResourceList) v1.ResourceList {
+	list := capacity.DeepCopy()
+	if memory, ok := list[v1.ResourceMemory]; ok {
+		list[v1.ResourceMemory] = *resource.NewQuantity(max(0, memory.Value()-memoryReservation), resource.BinarySI)
+	}
+	if disk, ok := list[v1.ResourceEphemeralStorage]; ok {
+		reserved := int64(float64(disk.Value()) * evictNodefsFraction)
+		list[v1.ResourceEphemeralStorage] = *resource.NewQuantity(disk.Value()-reserved, resource.BinarySI)
+	}
+	return list
+}
+
+func bytesQuantity(n uint64) resource.Quantity {
+	return *resource.NewQuantity(int64(min(n, 1<<62)), resource.BinarySI)
+}
+
+func (c *Config) nodeInfo(s *machine.State) v1.NodeSystemInfo {
+	f := s.Facts
+	return v1.NodeSystemInfo{
+		MachineID:               f.MachineID,
+		SystemUUID:              f.SystemUUID,
+		BootID:                  f.BootID,
+		KernelVersion:           f.KernelVersion,
+		OSImage:                 f.OSImage,
+		ContainerRuntimeVersion: s.Version.GetRuntimeName() + "://" + strings.TrimPrefix(s.Version.GetRuntimeVersion(), "v"),
+		KubeletVersion:          c.KubeletVersion,
+		OperatingSystem:         f.OS,
+		Architecture:            f.Architecture,
+		Swap:                    &v1.NodeSwapStatus{Capacity: ptr.To(int64(min(f.SwapBytes, 1<<62)))},
+	}
+}
+
+// runtimeHandlers names the runtime's handlers. Their features are not claimed: a feature is one of the node only when
+// pods can ask for it.
+func runtimeHandlers(s *machine.State) []v1.NodeRuntimeHandler {
+	var out []v1.NodeRuntimeHandler
+	for _, h := range s.Runtime.GetRuntimeHandlers() {
+		out = append(out, v1.NodeRuntimeHandler{Name: h.GetName()})
+	}
+	slices.SortFunc(out, func(a, b v1.NodeRuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
