@@ -23,7 +23,7 @@ const systemCgroup = "system"
 
 // A hierarchy is one mounted cgroup tree: one of several in v1 and hybrid set-ups, the only one in v2.
 type hierarchy struct {
-	mount   string
+	Mount   string
 	unified bool // cgroup v2
 }
 
@@ -37,7 +37,7 @@ func parseHierarchies(mountinfo string) []hierarchy {
 			continue
 		}
 		if kind := right[0]; kind == "cgroup" || kind == "cgroup2" {
-			found = append(found, hierarchy{mount: left[4], unified: kind == "cgroup2"})
+			found = append(found, hierarchy{Mount: left[4], unified: kind == "cgroup2"})
 		}
 	}
 	return found
@@ -65,9 +65,9 @@ func makeHostCgroup(id, host string) error {
 		return err
 	}
 	for _, h := range all {
-		parent := h.mount
+		parent := h.Mount
 		for _, name := range []string{runCgroup(id), host, systemCgroup} {
-			// In the host's own group this is done from inside, when its processes have left for the group "system".
+			// In the host's own group this is done by its boot script, when its processes have left for the group "system".
 			if h.unified && name != systemCgroup {
 				if err := delegate(parent); err != nil && len(all) == 1 {
 					return err
@@ -129,7 +129,7 @@ func removeCgroup(ctx context.Context, path string) error {
 	}
 	var groups []string // children after parents
 	for _, h := range all {
-		top := filepath.Join(h.mount, path)
+		top := filepath.Join(h.Mount, path)
 		err := filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				groups = append(groups, name)

@@ -27,8 +27,11 @@ root = "{{.Dir}}/containerd/root"
 state = "{{.Dir}}/containerd/state"
 imports = []
 
-[grpc]
+[plugins.'io.containerd.server.v1.grpc']
   address = "{{.Dir}}/containerd.sock"
+
+[plugins.'io.containerd.server.v1.ttrpc']
+  address = "{{.Dir}}/containerd.sock.ttrpc"
 
 [plugins.'io.containerd.internal.v1.opt']
   path = "{{.Dir}}/containerd/opt"

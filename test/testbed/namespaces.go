@@ -29,23 +29,31 @@ if [ "$1" != inside ]; then
 fi
 hostname {{.Name}}
 
-# cgroups: what the host sees as the root is its own group; its own processes are in a child, so that the root may delegate.
-{{- range .Hierarchies}}
-mount --bind {{.Mount}}/{{$.Cgroup}} {{.Mount}}
-echo 0 > {{.Mount}}/{{$.System}}/cgroup.procs
-{{- if .Unified}}
-for c in $(cat {{.Mount}}/cgroup.controllers); do echo "+$c" > {{.Mount}}/cgroup.subtree_control; done
-{{- end}}
-{{- end}}
-
-# /sys of its own network namespace, with the cgroups back in their place.
+# Its own /run, where what is needed below waits.
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir /run/testbed /run/cgroup
+mkdir /run/testbed
 mount --bind {{.StateDir}} /run/testbed
-mount --rbind /sys/fs/cgroup /run/cgroup
+
+# cgroups: what the host sees as the root is its own group. Its own processes are in a child, so that the root may delegate.
+# /sys is new, to be that of its own network namespace, and to have no second mount of a cgroup hierarchy.
+{{- range .Hierarchies}}
+mkdir -p /run/cgroup{{.Mount}}
+mount --bind {{.Mount}}/{{$.Cgroup}} /run/cgroup{{.Mount}}
+{{- end}}
+umount -R /sys
 mount -t sysfs sysfs /sys
-mount --rbind /run/cgroup /sys/fs/cgroup
-umount -R /run/cgroup
+{{- if .Several}}
+mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
+{{- end}}
+{{- range .Hierarchies}}
+mkdir -p {{.Mount}}
+mount --move /run/cgroup{{.Mount}} {{.Mount}}
+echo 0 > {{.Mount}}/{{$.System}}/cgroup.procs
+{{- end}}
+{{- if not .Several}}{{with index .Hierarchies 0}}
+for c in $(cat {{.Mount}}/cgroup.controllers); do echo "+$c" > {{.Mount}}/cgroup.subtree_control; done
+{{- end}}{{end}}
+rm -r /run/cgroup
 
 # Its own /etc and /var on top of this machine's; the state folder may be below one of them.
 for d in etc var; do
@@ -55,9 +63,10 @@ done
 mkdir -p {{.StateDir}}
 mount --bind /run/testbed {{.StateDir}}
 umount /run/testbed
-rmdir /run/testbed /run/cgroup
+rmdir /run/testbed
 echo {{.MachineID}} > /etc/machine-id
 echo {{.Name}} > /etc/hostname
+printf 'runtime-endpoint: unix://%s\nimage-endpoint: unix://%s\n' {{.Socket}} {{.Socket}} > /etc/crictl.yaml
 
 # As on a booted machine: what is mounted here is seen by containers that ask for it.
 mount --make-rshared /
@@ -73,7 +82,7 @@ set -e
 echo 0 > {{.Mount}}/{{$.Cgroup}}/{{$.System}}/cgroup.procs
 {{- end}}
 export {{.Mark}}={{.ID}} PATH={{.Bin}}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-export CONTAINER_RUNTIME_ENDPOINT=unix://{{.Socket}} IMAGE_SERVICE_ENDPOINT=unix://{{.Socket}} CONTAINERD_ADDRESS={{.Socket}}
+export CONTAINERD_ADDRESS={{.Socket}}
 exec nsenter --target "$(cat {{.PIDFile}})" --net --uts --cgroup --mount -- "$@"
 `
 
@@ -81,12 +90,8 @@ type scriptValues struct {
 	Name, ID, Mark, Bin                                  string
 	StateDir, Changes, PIDFile, Enter, Socket, MachineID string
 	Cgroup, System                                       string // relative to a hierarchy's mount, to Cgroup
-	Hierarchies                                          []scriptHierarchy
-}
-
-type scriptHierarchy struct {
-	Mount   string
-	Unified bool // the only hierarchy, so that controllers are delegated in it
+	Hierarchies                                          []hierarchy
+	Several                                              bool // cgroup v1, whose mounts need a folder above them
 }
 
 func (h *Host) scriptValues() (scriptValues, error) {
@@ -99,9 +104,7 @@ func (h *Host) scriptValues() (scriptValues, error) {
 		StateDir: h.cluster.StateDir(), Changes: h.Changes(), PIDFile: filepath.Join(h.Dir(), "pid"), Enter: h.EnterScript(),
 		Socket: h.ContainerdSocket(), MachineID: machineID(h.cluster.id, h.index),
 		Cgroup: filepath.Join(runCgroup(h.cluster.id), h.name), System: systemCgroup,
-	}
-	for _, one := range all {
-		v.Hierarchies = append(v.Hierarchies, scriptHierarchy{Mount: one.mount, Unified: one.unified && len(all) == 1})
+		Hierarchies: all, Several: len(all) > 1,
 	}
 	return v, nil
 }

@@ -182,15 +182,15 @@ func ip(ctx context.Context, commands ...string) error {
 	return nil
 }
 
-// removeLinks removes the bridge and whatever else carries the testbed's name; routes through it go with it.
-func removeLinks(ctx context.Context, id string) error {
+// removeLinks removes the link of a name and those whose names continue it after a dash; routes through them go with them.
+func removeLinks(ctx context.Context, name string) error {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("listing network links: %w", err)
 	}
 	var failed []error
 	for _, i := range interfaces {
-		if i.Name != bridgeName(id) && !strings.HasPrefix(i.Name, bridgeName(id)+"-") {
+		if i.Name != name && !strings.HasPrefix(i.Name, name+"-") {
 			continue
 		}
 		// A veth pair may go by itself between the list and the removal, with the namespace of its other end.

@@ -200,7 +200,7 @@ func TestParseHierarchies(t *testing.T) {
 40 30 0:37 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 malformed
 `
-	want := []hierarchy{{mount: "/sys/fs/cgroup/cpu"}, {mount: "/sys/fs/cgroup/unified", unified: true}}
+	want := []hierarchy{{Mount: "/sys/fs/cgroup/cpu"}, {Mount: "/sys/fs/cgroup/unified", unified: true}}
 	if diff := cmp.Diff(want, parseHierarchies(mountinfo), cmp.AllowUnexported(hierarchy{})); diff != "" {
 		t.Errorf("hierarchies (-want +got):\n%s", diff)
 	}
