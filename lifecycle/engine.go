@@ -80,6 +80,7 @@ type Engine struct {
 	pleg     *pleg.PLEG
 	status   *status.Manager
 	sync     *podsync.Syncer
+	images   *image.Manager
 	term     *termination.Terminator
 	volumes  *volume.Manager
 	gc       *gc.Collector
@@ -135,11 +136,11 @@ func (e *Engine) assemble() {
 		Logger: part(o.Logger, "termination"), Registerer: o.Registerer,
 	})
 	e.volumes = volume.New(volume.Options{Dirs: o.Host})
+	e.images = image.New(image.Options{
+		Images: o.Runtime, Clock: o.Clock, Recorder: o.Recorder, Logger: part(o.Logger, "image"), Registerer: o.Registerer,
+	})
 	e.sync = podsync.New(podsync.Options{
-		Runtime: o.Runtime,
-		Images: image.New(image.Options{
-			Images: o.Runtime, Clock: o.Clock, Recorder: o.Recorder, Registerer: o.Registerer,
-		}),
+		Runtime: o.Runtime, Images: e.images,
 		Volumes: e.volumes, Killer: e.term, Logs: o.Host, Identity: o.Identity, Facts: o.Machine.Facts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,

@@ -151,6 +151,7 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 	for _, uid := range gone {
 		e.messages.forget(uid)
 		e.sync.Forget(uid)
+		e.images.Forget(uid)
 		e.term.Forget(uid)
 	}
 }
