@@ -1,0 +1,201 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tombolo-dev/tombolo/test/testbed"
+)
+
+const (
+	linkPort        = "8470"
+	hostMetricsPort = "8471"
+	// readyTimeout is for a node to become Ready from nothing, on a machine that is busy with tests.
+	readyTimeout = 90 * time.Second
+)
+
+// site is a node: a remote host, tombolo host on it and tombolo node beside the control plane. The node has its name.
+type site struct {
+	env  *environment
+	name string
+	// inProcess sites run tombolo node alone, on the host, with the host part in-process.
+	inProcess bool
+
+	host               *testbed.Host
+	connection         *grpc.ClientConn
+	runtime            runtimeapi.RuntimeServiceClient
+	nodeCommand        []string
+	hostProc, nodeProc *testbed.Process
+}
+
+func (e *environment) newSite(name string) *site { return &site{env: e, name: name} }
+
+// start brings everything of the site up and waits until the node is Ready.
+func (s *site) start(ctx context.Context) error {
+	var err error
+	if s.host, err = s.env.cluster.AddHost(ctx, s.name, testbed.HostOptions{}); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.marks(), 0o755); err != nil {
+		return err
+	}
+	s.connection, err = grpc.NewClient("unix://"+s.host.ContainerdSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	s.runtime = runtimeapi.NewRuntimeServiceClient(s.connection)
+	if err := s.prepareNode(ctx); err != nil {
+		return err
+	}
+	if !s.inProcess {
+		if err := s.startHost(); err != nil {
+			return err
+		}
+	}
+	if err := s.startNode(); err != nil {
+		return err
+	}
+	return s.awaitReady(ctx)
+}
+
+// prepareNode makes certificates and assembles the command line of tombolo node.
+func (s *site) prepareNode(ctx context.Context) error {
+	c := s.env.cluster
+	kubeconfig, err := c.NodeKubeconfig(s.name)
+	if err != nil {
+		return err
+	}
+	address := c.Address()
+	if s.inProcess {
+		address = s.host.Address()
+	}
+	cert, key, err := c.ServingCert(s.name, address, netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		return err
+	}
+	port := 10250
+	if !s.inProcess { // they share an address with other nodes
+		if port, err = c.FreePort(); err != nil {
+			return err
+		}
+	}
+	s.nodeCommand = []string{
+		"node", "--name", s.name, "--kubeconfig", kubeconfig, "--node-ip", address.String(), "--port", strconv.Itoa(port),
+		"--tls-cert-file", cert, "--tls-private-key-file", key, "--client-ca-file", c.CAFile(), "--register-with-taints=", "-v=4",
+	}
+	if s.inProcess {
+		s.nodeCommand = append(s.nodeCommand, "--host", "unix://"+s.host.ContainerdSocket(),
+			"--root", s.rootDir(), "--pod-logs-dir", s.logsDir())
+		return nil
+	}
+	for _, args := range [][]string{
+		{"pki", "host", "--dir", s.env.pki, "--name", s.name, "--address", s.host.Address().String()},
+		{"pki", "node", "--dir", s.env.pki, "--name", s.name},
+	} {
+		if err := s.env.tombolo(ctx, args...); err != nil {
+			return err
+		}
+	}
+	s.nodeCommand = append(s.nodeCommand, "--host", "tls://"+s.linkAddress(),
+		"--host-ca-file", s.linkFile("ca.crt"), "--host-cert-file", s.linkFile("node-"+s.name+".crt"),
+		"--host-key-file", s.linkFile("node-"+s.name+".key"))
+	return nil
+}
+
+func (s *site) rootDir() string             { return filepath.Join(s.host.Dir(), "tombolo") }
+func (s *site) logsDir() string             { return filepath.Join(s.host.Dir(), "pod-logs") }
+func (s *site) linkFile(name string) string { return filepath.Join(s.env.pki, name) }
+func (s *site) linkAddress() string         { return net.JoinHostPort(s.host.Address().String(), linkPort) }
+
+// marks is a folder that is the same on the host and for the test, for files that pods write.
+func (s *site) marks() string { return filepath.Join(s.host.Dir(), "marks") }
+
+// startHost starts tombolo host.
+func (s *site) startHost() (err error) {
+	s.hostProc, err = s.host.Run("tombolo-host", s.host.Command(context.Background(), s.env.binary, "host",
+		"--containerd", s.host.ContainerdSocket(), "--root", s.rootDir(), "--pod-logs-dir", s.logsDir(),
+		"--listen", s.linkAddress(), "--metrics-address", net.JoinHostPort(s.host.Address().String(), hostMetricsPort),
+		"--tls-cert-file", s.linkFile("host-"+s.name+".crt"), "--tls-private-key-file", s.linkFile("host-"+s.name+".key"),
+		"--client-ca-file", s.linkFile("ca.crt"), "-v=4"))
+	return err
+}
+
+// startNode starts tombolo node.
+func (s *site) startNode() (err error) {
+	const program = "tombolo-node"
+	if s.inProcess {
+		s.nodeProc, err = s.host.Run(program, s.host.Command(context.Background(), s.env.binary, s.nodeCommand...))
+	} else {
+		s.nodeProc, err = s.env.cluster.Run(s.name+"-"+program, s.env.cluster.Command(context.Background(), s.env.binary, s.nodeCommand...))
+	}
+	return err
+}
+
+func (s *site) close() error {
+	if s.connection == nil {
+		return nil
+	}
+	return s.connection.Close()
+}
+
+// awaitReady waits until the node is Ready.
+func (s *site) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		condition, err := s.readyCondition(ctx)
+		if err == nil && condition.Status == v1.ConditionTrue {
+			return nil
+		}
+		select {
+		case <-s.nodeProc.Done():
+			return fmt.Errorf("tombolo node ended, %v; log %s:\n%s", s.nodeProc.Err(), s.nodeProc.LogFile(), s.nodeProc.LogTail(10))
+		case <-ctx.Done():
+			return fmt.Errorf("node %s is not Ready: %w, condition %+v; log %s:\n%s", s.name, err, condition, s.nodeProc.LogFile(), s.nodeProc.LogTail(10))
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// readyCondition is the node's condition Ready as the API has it.
+func (s *site) readyCondition(ctx context.Context) (v1.NodeCondition, error) {
+	node, err := s.env.cluster.Client().CoreV1().Nodes().Get(ctx, s.name, metav1.GetOptions{})
+	if err != nil {
+		return v1.NodeCondition{}, err
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			return c, nil
+		}
+	}
+	return v1.NodeCondition{}, errors.New("the node has no condition Ready")
+}
+
+// killNode ends tombolo node with SIGKILL.
+func (s *site) killNode(t *testing.T) {
+	t.Helper()
+	must(t, s.nodeProc.Kill())
+}
+
+// restartNode starts tombolo node after it was killed.
+func (s *site) restartNode(t *testing.T) {
+	t.Helper()
+	must(t, s.startNode())
+}
