@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,25 +17,33 @@ import (
 
 	"github.com/tombolo-dev/tombolo/lifecycle/status"
 	"github.com/tombolo-dev/tombolo/provider/apierr"
+	"github.com/tombolo-dev/tombolo/provider/podsource"
 )
 
 // Sink writes pod statuses with a Kubernetes client.
 type Sink struct {
 	client kubernetes.Interface
+	node   string
 }
 
 var _ status.Sink = (*Sink)(nil)
 
-// New makes a Sink. The client's identity needs get on pods, patch on pods/status and delete on pods.
-func New(client kubernetes.Interface) *Sink {
-	return &Sink{client: client}
+// New makes a Sink for the pods of one node. The client's identity needs get and list on pods, patch on pods/status and
+// delete on pods.
+func New(client kubernetes.Interface, node string) *Sink {
+	return &Sink{client: client, node: node}
 }
 
-// GetPod reads the pod from the API itself, not from a cache.
+// GetPod reads the pod from the API itself, not from a cache. A refusal proves nothing: the Node authorizer refuses to
+// show a pod that is gone, so the API is asked again in the way that tells.
 func (s *Sink) GetPod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
 	pod, err := s.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	err = apierr.Classify(err)
+	if errdefs.IsPermissionDenied(err) {
+		return podsource.Live(ctx, s.client.CoreV1(), s.node, namespace, name)
+	}
 	if err != nil {
-		return nil, apierr.Classify(err)
+		return nil, err
 	}
 	return pod, nil
 }

@@ -38,7 +38,7 @@ func testPod() *v1.Pod {
 
 func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 	client := fake.NewClientset(testPod())
-	got, err := New(client).PatchPodStatus(t.Context(), name, "u1",
+	got, err := New(client, "n1").PatchPodStatus(t.Context(), name, "u1",
 		[]byte(`{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func serve(t *testing.T, code int, body string) (*Sink, *[]request) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(client), &seen
+	return New(client, "n1"), &seen
 }
 
 func TestPatchOnTheWireNamesTheUID(t *testing.T) {
@@ -128,7 +128,7 @@ func TestErrorsHaveClasses(t *testing.T) {
 		t.Run(tt.desc, func(t *testing.T) {
 			client := fake.NewClientset(testPod())
 			client.PrependReactor("*", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
-			sink := New(client)
+			sink := New(client, "n1")
 			_, getErr := sink.GetPod(t.Context(), name.Namespace, name.Name)
 			_, patchErr := sink.PatchPodStatus(t.Context(), name, "u1", []byte(`{}`))
 			for verb, err := range map[string]error{
@@ -158,11 +158,33 @@ func TestMalformedPatchIsRefused(t *testing.T) {
 }
 
 func TestGetReturnsThePod(t *testing.T) {
-	got, err := New(fake.NewClientset(testPod())).GetPod(t.Context(), "ns", "web")
+	got, err := New(fake.NewClientset(testPod()), "n1").GetPod(t.Context(), "ns", "web")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(testPod(), got); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestGetOfAHiddenPodAsksInTheWayThatProvesAbsence(t *testing.T) {
+	// This is what the Node authorizer answers for a pod that is gone.
+	refusal := apierrors.NewForbidden(pods, "web", errors.New("no relationship found between node 'n1' and this object"))
+	bound := testPod()
+	bound.Spec.NodeName = "n1"
+	for desc, tt := range map[string]struct {
+		objects []runtime.Object
+		is      func(error) bool
+	}{
+		"gone":        {nil, errdefs.IsNotFound},
+		"still there": {[]runtime.Object{bound}, func(err error) bool { return err == nil }},
+	} {
+		t.Run(desc, func(t *testing.T) {
+			client := fake.NewClientset(tt.objects...)
+			client.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
+			if _, err := New(client, "n1").GetPod(t.Context(), "ns", "web"); !tt.is(err) {
+				t.Errorf("GetPod() = %v", err)
+			}
+		})
 	}
 }
