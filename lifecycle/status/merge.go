@@ -49,12 +49,13 @@ func merge(api *v1.PodStatus, ours *v1.PodStatus, couldRun bool, now time.Time) 
 	return merged, withheld
 }
 
-// notReady makes sure that no terminal pod is said to be ready.
+// notReady makes sure that no terminal pod is said to be ready. What it changes has no transition time yet.
 func notReady(conditions []v1.PodCondition, phase v1.PodPhase) {
 	for i := range conditions {
 		c := &conditions[i]
 		if (c.Type == v1.PodReady || c.Type == v1.ContainersReady) && c.Status == v1.ConditionTrue {
 			c.Status, c.Reason, c.Message = v1.ConditionFalse, terminalReason(phase), ""
+			c.LastTransitionTime = metav1.Time{}
 		}
 	}
 }

@@ -1,0 +1,715 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// bench is a Manager that runs in a bubble of its own time, and the API it writes to.
+type bench struct {
+	*Manager
+	api *fakeAPI
+	// runs says that a container of every pod could run.
+	runs    atomic.Bool
+	metrics *prometheus.Registry
+}
+
+// run plays a test in a bubble. When it ends, Run must return.
+func run(t *testing.T, api *fakeAPI, play func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{api: api, metrics: prometheus.NewRegistry()}
+		b.Manager = NewManager(Options{
+			Sink: api, CouldHaveRunningContainers: func(types.UID) bool { return b.runs.Load() }, Registerer: b.metrics, Parallel: 4,
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); b.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		play(t, b)
+	})
+}
+
+// pass lets time go by.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func podNamed(name string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyNever, Containers: []v1.Container{{Name: "a"}}},
+		Status:     v1.PodStatus{Phase: v1.PodPending},
+	}
+}
+
+func deleting(pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp = &then
+	return pod
+}
+
+func inPhase(p v1.PodPhase) v1.PodStatus { return v1.PodStatus{Phase: p} }
+
+func expectCalls(t *testing.T, b *bench, want ...string) {
+	t.Helper()
+	if d := cmp.Diff(want, b.api.taken()); d != "" {
+		t.Errorf("calls -want +got:\n%s", d)
+	}
+}
+
+func expectPhase(t *testing.T, b *bench, name string, want v1.PodPhase) {
+	t.Helper()
+	pod := b.api.read(name)
+	if pod == nil {
+		t.Fatalf("pod %q does not exist", name)
+	}
+	if pod.Status.Phase != want {
+		t.Errorf("the API has phase %s of pod %q, want %s", pod.Status.Phase, name, want)
+	}
+}
+
+func TestSetIsWrittenAtOnce(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(0)
+		expectPhase(t, b, "web", v1.PodRunning)
+		expectCalls(t, b, "get web", "patch web")
+		if got, ok := b.Get(pod.UID); !ok || got.Phase != v1.PodRunning {
+			t.Errorf("Get() = %v, %v", got.Phase, ok)
+		}
+	})
+}
+
+func TestNothingToSayIsNotSent(t *testing.T) {
+	pod := podNamed("web")
+	pod.Status = inPhase(v1.PodRunning)
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(0)
+		expectCalls(t, b, "get web")
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(time.Minute)
+		expectCalls(t, b)
+	})
+}
+
+func TestManySetsDuringOneWriteMakeOneMore(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.api.failNext("get web", fail{hang: true})
+		b.Set(pod, inPhase(v1.PodPending))
+		pass(0)
+		for i := range 50 {
+			b.Set(pod, v1.PodStatus{Phase: v1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i)})
+		}
+		pass(time.Minute)
+		expectCalls(t, b, "get web", "get web", "patch web")
+		if ip := b.api.read("web").Status.PodIP; ip != "10.0.0.49" {
+			t.Errorf("the API has %s, want the last", ip)
+		}
+	})
+}
+
+func TestHangingCallDelaysNoOtherPod(t *testing.T) {
+	slow, others := podNamed("slow"), []*v1.Pod{podNamed("p0"), podNamed("p1"), podNamed("p2"), podNamed("p3"), podNamed("p4")}
+	run(t, newFakeAPI(append(others, slow)...), func(t *testing.T, b *bench) {
+		b.api.failNext("get slow", fail{hang: true})
+		b.Set(slow, inPhase(v1.PodRunning))
+		pass(0)
+		for _, p := range others {
+			b.Set(p, inPhase(v1.PodRunning))
+		}
+		pass(0)
+		for _, p := range others {
+			expectPhase(t, b, p.Name, v1.PodRunning)
+		}
+		expectPhase(t, b, "slow", v1.PodPending)
+		pass(time.Minute)
+		expectPhase(t, b, "slow", v1.PodRunning)
+	})
+}
+
+func TestNoMoreThanParallelWritesAreUnderWay(t *testing.T) {
+	var pods []*v1.Pod
+	for i := range 10 {
+		pods = append(pods, podNamed(fmt.Sprintf("p%d", i)))
+	}
+	run(t, newFakeAPI(pods...), func(t *testing.T, b *bench) {
+		for _, p := range pods {
+			b.api.failNext("get "+p.Name, fail{hang: true})
+			b.Set(p, inPhase(v1.PodRunning))
+		}
+		pass(0)
+		if calls := b.api.taken(); len(calls) != 4 {
+			t.Errorf("%d calls are under way, want 4: %v", len(calls), calls)
+		}
+		pass(10 * time.Minute)
+		for _, p := range pods {
+			expectPhase(t, b, p.Name, v1.PodRunning)
+		}
+	})
+}
+
+func TestFailuresAreRepeatedForEverWithGrowingPauses(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		for range 9 {
+			b.api.failNext("get web", fail{})
+		}
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(time.Minute)
+		times := b.api.when()
+		var pauses []string
+		for i := 1; i < 10; i++ {
+			pauses = append(pauses, times[i].Sub(times[i-1]).String())
+		}
+		want := []string{"250ms", "500ms", "1s", "2s", "4s", "8s", "10s", "10s", "10s"}
+		if d := cmp.Diff(want, pauses); d != "" {
+			t.Errorf("pauses -want +got:\n%s", d)
+		}
+		expectPhase(t, b, "web", v1.PodRunning)
+
+		// After a success the first pause is short again.
+		b.api.taken()
+		b.api.failNext("patch web", fail{})
+		b.Set(pod, v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1"})
+		pass(250 * time.Millisecond)
+		expectCalls(t, b, "get web", "patch web", "get web", "patch web")
+		if got := testutil.ToFloat64(b.Manager.metrics.apiErrors.WithLabelValues("get")); got != 9 {
+			t.Errorf("%v failed reads were counted, want 9", got)
+		}
+	})
+}
+
+func TestSetDuringAPauseWaitsForItsEnd(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.api.failNext("get web", fail{})
+		b.Set(pod, inPhase(v1.PodPending))
+		pass(100 * time.Millisecond)
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(100 * time.Millisecond)
+		expectCalls(t, b, "get web")
+		pass(50 * time.Millisecond)
+		expectCalls(t, b, "get web", "patch web")
+	})
+}
+
+func TestLostAnswerOfAPatchIsNoSecondPatch(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.api.failNext("patch web", fail{after: true})
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(time.Minute)
+		expectCalls(t, b, "get web", "patch web", "get web")
+	})
+}
+
+func TestTerminalPhaseWaitsForTheLastContainer(t *testing.T) {
+	pod := podNamed("job")
+	pod.Status = inPhase(v1.PodRunning)
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.runs.Store(true)
+		st := v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded"}
+		b.Set(pod, st)
+		pass(30 * time.Second)
+		expectPhase(t, b, "job", v1.PodRunning)
+		b.runs.Store(false)
+		b.Set(pod, st)
+		pass(0)
+		expectPhase(t, b, "job", v1.PodFailed)
+	})
+}
+
+func TestTerminalPhaseIsToldByThePassIfNothingElseHappens(t *testing.T) {
+	pod := podNamed("job")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.runs.Store(true)
+		b.Set(pod, inPhase(v1.PodFailed))
+		pass(time.Second)
+		b.runs.Store(false)
+		pass(10 * time.Second)
+		expectPhase(t, b, "job", v1.PodFailed)
+	})
+}
+
+func TestObjectIsDeletedLast(t *testing.T) {
+	pod := podNamed("web")
+	pod.Status = inPhase(v1.PodRunning)
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.runs.Store(true)
+		b.Set(pod, inPhase(v1.PodRunning))
+		gone := b.api.put(deleting(pod))
+		b.Observe(gone)
+		b.Set(gone, inPhase(v1.PodRunning))
+		pass(time.Minute)
+		b.Set(gone, inPhase(v1.PodSucceeded))
+		pass(time.Minute)
+		expectPhase(t, b, "web", v1.PodRunning)
+
+		b.runs.Store(false)
+		b.Set(gone, inPhase(v1.PodSucceeded))
+		pass(time.Minute)
+		expectPhase(t, b, "web", v1.PodSucceeded)
+
+		b.api.taken()
+		b.Finish(gone)
+		pass(0)
+		expectCalls(t, b, "get web", "delete web")
+		if _, ok := b.Get(pod.UID); ok {
+			t.Error("the status is still there after the object was deleted")
+		}
+		pass(time.Minute)
+		expectCalls(t, b)
+	})
+}
+
+func TestFinishWritesAndDeletesInOneGo(t *testing.T) {
+	pod := deleting(podNamed("web"))
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, inPhase(v1.PodPending))
+		b.Finish(pod)
+		pass(0)
+		calls := b.api.taken()
+		if d := cmp.Diff([]string{"get web", "patch web", "delete web"}, calls[max(0, len(calls)-3):]); d != "" {
+			t.Errorf("calls -want +got:\n%s", d)
+		}
+	})
+}
+
+func TestNothingIsDeletedBeforeTheTerminalStatusIsAccepted(t *testing.T) {
+	pod := deleting(podNamed("web"))
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		for range 20 {
+			b.api.failNext("patch web", fail{})
+		}
+		b.Finish(pod)
+		pass(2 * time.Minute)
+		if calls := b.api.taken(); slices.Contains(calls, "delete web") {
+			t.Errorf("the object was deleted: %v", calls)
+		}
+		pass(5 * time.Minute)
+		if b.api.read("web") != nil {
+			t.Error("the object is still there")
+		}
+	})
+}
+
+func TestNothingIsDeletedWhileAContainerCouldRun(t *testing.T) {
+	pod := deleting(podNamed("web"))
+	pod.Status = inPhase(v1.PodFailed)
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.runs.Store(true)
+		b.Finish(pod)
+		pass(time.Minute)
+		if b.api.read("web") == nil {
+			t.Fatal("the object was deleted although a container could run")
+		}
+		b.runs.Store(false)
+		pass(10 * time.Second)
+		if b.api.read("web") != nil {
+			t.Error("the object is still there")
+		}
+	})
+}
+
+func TestFinishedPodIsDeletedWhenItsDeletionIsSeen(t *testing.T) {
+	pod := podNamed("job")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, inPhase(v1.PodSucceeded))
+		b.Finish(pod)
+		pass(time.Minute)
+		expectPhase(t, b, "job", v1.PodSucceeded)
+		b.api.taken()
+		b.Observe(b.api.put(deleting(b.api.read("job"))))
+		pass(0)
+		expectCalls(t, b, "get job", "delete job")
+	})
+}
+
+func TestDeletionSeenDuringAWriteIsNotForgotten(t *testing.T) {
+	pod := podNamed("job")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, inPhase(v1.PodSucceeded))
+		pass(0)
+		held := make(chan struct{})
+		b.api.failNext("get job", fail{held: held})
+		b.Finish(pod)
+		pass(0)
+		b.Observe(b.api.put(deleting(b.api.read("job"))))
+		b.api.taken()
+		close(held)
+		pass(0)
+		expectCalls(t, b, "get job", "delete job")
+	})
+}
+
+func TestNothingIsDeletedIfTheServerDoesNotTakeThePhase(t *testing.T) {
+	pod := deleting(podNamed("web"))
+	api := newFakeAPI(pod)
+	api.forget = func(s *v1.PodStatus) { s.Phase = v1.PodRunning }
+	run(t, api, func(t *testing.T, b *bench) {
+		b.Finish(pod)
+		pass(time.Minute)
+		expectPhase(t, b, "web", v1.PodRunning)
+	})
+}
+
+func TestFinishedStaysFinished(t *testing.T) {
+	pod := podNamed("job")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Finish(pod)
+		b.Set(pod, v1.PodStatus{Phase: v1.PodFailed, PodIP: "10.0.0.1"})
+		pass(time.Minute)
+		b.Observe(b.api.put(deleting(b.api.read("job"))))
+		pass(0)
+		if b.api.read("job") != nil {
+			t.Error("the object is still there")
+		}
+	})
+}
+
+func TestEverySetDuringDeletionIsWritten(t *testing.T) {
+	pod := deleting(podNamed("web"))
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		for range 3 {
+			b.Set(pod, inPhase(v1.PodRunning))
+			pass(0)
+		}
+		expectCalls(t, b, "get web", "patch web", "get web", "get web")
+	})
+}
+
+func TestStatusSetAnewAfterRetainIsNotLostWithTheOldWrite(t *testing.T) {
+	pod := deleting(podNamed("web"))
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		held := make(chan struct{})
+		b.api.failNext("delete web", fail{held: held})
+		b.Finish(pod)
+		pass(0)
+		b.Retain(map[types.UID]struct{}{})
+		b.Set(pod, inPhase(v1.PodFailed))
+		close(held)
+		pass(0)
+		if _, ok := b.Get(pod.UID); !ok {
+			t.Error("the new status is gone")
+		}
+	})
+}
+
+func TestLostAnswerOfADeleteIsNoTrouble(t *testing.T) {
+	pod := deleting(podNamed("web"))
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.api.failNext("delete web", fail{after: true})
+		b.Finish(pod)
+		pass(time.Minute)
+		expectCalls(t, b, "get web", "patch web", "delete web", "get web")
+	})
+}
+
+func TestObjectWithFinalizersIsDeletedOnce(t *testing.T) {
+	pod := deleting(podNamed("web"))
+	pod.Finalizers = []string{"example.com/wait"}
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Finish(pod)
+		pass(0)
+		b.Observe(b.api.put(b.api.read("web")))
+		pass(time.Minute)
+		expectCalls(t, b, "get web", "patch web", "delete web")
+	})
+}
+
+func TestPodMadeAgainUnderTheSameNameIsNotTouched(t *testing.T) {
+	old, again := deleting(podNamed("web")), podNamed("web")
+	again.UID = "uid-new"
+	run(t, newFakeAPI(again), func(t *testing.T, b *bench) {
+		b.Set(old, inPhase(v1.PodRunning))
+		b.Finish(old)
+		pass(time.Minute)
+		expectCalls(t, b, "get web")
+		expectPhase(t, b, "web", v1.PodPending)
+	})
+}
+
+// swapAPI puts a new pod in the place of the old one between the read and the write.
+type swapAPI struct {
+	*fakeAPI
+	verb string
+	pod  *v1.Pod
+}
+
+func (s *swapAPI) swap(verb string) {
+	if s.verb == verb {
+		s.put(s.pod)
+	}
+}
+
+func (s *swapAPI) PatchPodStatus(ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte) (*v1.Pod, error) {
+	s.swap("patch")
+	return s.fakeAPI.PatchPodStatus(ctx, name, uid, patch)
+}
+
+func (s *swapAPI) DeletePod(ctx context.Context, name types.NamespacedName, uid types.UID) error {
+	s.swap("delete")
+	return s.fakeAPI.DeletePod(ctx, name, uid)
+}
+
+func TestPodMadeAgainDuringAWriteIsNotTouched(t *testing.T) {
+	for _, verb := range []string{"patch", "delete"} {
+		t.Run(verb, func(t *testing.T) {
+			old, again := deleting(podNamed("web")), podNamed("web")
+			again.UID = "uid-new"
+			api := newFakeAPI(old)
+			run(t, api, func(t *testing.T, b *bench) {
+				b.sink = &swapAPI{fakeAPI: api, verb: verb, pod: again}
+				b.Finish(old)
+				pass(time.Minute)
+				expectPhase(t, b, "web", v1.PodPending)
+				if calls := api.taken(); calls[len(calls)-1] != "get web" {
+					t.Errorf("the last call is %q, want the read that finds another pod", calls[len(calls)-1])
+				}
+			})
+		})
+	}
+}
+
+func TestGonePodIsLeftAloneAndRemembered(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(), func(t *testing.T, b *bench) {
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(0)
+		b.Set(pod, inPhase(v1.PodFailed))
+		pass(time.Minute)
+		expectCalls(t, b, "get web")
+		if st, ok := b.Get(pod.UID); !ok || st.Phase != v1.PodFailed {
+			t.Errorf("Get() = %s, %v, want the last status", st.Phase, ok)
+		}
+		b.Retain(map[types.UID]struct{}{})
+		if _, ok := b.Get(pod.UID); ok {
+			t.Error("Retain did not drop the pod")
+		}
+	})
+}
+
+func TestRetainKeepsWhatIsDesired(t *testing.T) {
+	keep, drop := podNamed("keep"), podNamed("drop")
+	run(t, newFakeAPI(keep, drop), func(t *testing.T, b *bench) {
+		b.api.failNext("get drop", fail{}, fail{}, fail{})
+		b.Set(keep, inPhase(v1.PodRunning))
+		b.Set(drop, inPhase(v1.PodRunning))
+		pass(0)
+		b.api.taken()
+		b.Retain(map[types.UID]struct{}{keep.UID: {}})
+		pass(time.Minute)
+		expectCalls(t, b)
+		if _, ok := b.Get(keep.UID); !ok {
+			t.Error("a desired pod was dropped")
+		}
+	})
+}
+
+// TestStatusIsSentAgainAfterAnotherWriter is report B33: the node controller sets Ready to False while the node is away.
+func TestStatusIsSentAgainAfterAnotherWriter(t *testing.T) {
+	pod := podNamed("web")
+	st := v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue, "", then)}}
+	interfere := func(p *v1.Pod) { condition(p.Status.Conditions, v1.PodReady).Status = v1.ConditionFalse }
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, st)
+		pass(time.Minute)
+		stale := b.api.read("web")
+		b.api.taken()
+
+		b.Observe(b.api.change(t, "web", interfere))
+		pass(time.Second)
+		expectCalls(t, b, "get web", "patch web")
+		if c := condition(b.api.read("web").Status.Conditions, v1.PodReady); c.Status != v1.ConditionTrue {
+			t.Error("Ready was not written again")
+		}
+
+		// What the watch delivers late is no reason to write.
+		interfere(stale)
+		b.Observe(stale)
+		b.Observe(b.api.read("web"))
+		pass(time.Minute)
+		expectCalls(t, b)
+
+		// Two who cannot agree do not spin.
+		for range 10 {
+			b.Observe(b.api.change(t, "web", interfere))
+			pass(100 * time.Millisecond)
+		}
+		if calls := b.api.taken(); len(calls) > 4 {
+			t.Errorf("%d calls within a second: %v", len(calls), calls)
+		}
+	})
+}
+
+func TestAnotherWriterDuringOurWriteIsSeen(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		held := make(chan struct{})
+		b.api.failNext("patch web", fail{held: held})
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(0)
+		b.Observe(b.api.change(t, "web", func(p *v1.Pod) { p.Status.Phase = v1.PodPending }))
+		close(held)
+		pass(time.Second)
+		expectPhase(t, b, "web", v1.PodRunning)
+	})
+}
+
+func TestChangesOfOthersAreNotOurs(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(time.Minute)
+		b.api.taken()
+		b.Observe(b.api.change(t, "web", func(p *v1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, cond("example.com/x", v1.ConditionTrue, "", then))
+			p.Status.NominatedNodeName = "n"
+			p.Labels = map[string]string{"a": "b"}
+		}))
+		pass(time.Minute)
+		expectCalls(t, b)
+	})
+}
+
+func TestOlderServerThatDropsAFieldIsNotAskedAgain(t *testing.T) {
+	pod := podNamed("web")
+	pod.Generation = 3
+	api := newFakeAPI(pod)
+	api.forget = func(s *v1.PodStatus) { s.ObservedGeneration = 0 }
+	run(t, api, func(t *testing.T, b *bench) {
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(0)
+		b.Observe(api.read("web"))
+		pass(time.Minute)
+		expectCalls(t, b, "get web", "patch web")
+	})
+}
+
+func TestWhatMustNotChangeIsKept(t *testing.T) {
+	pod := podNamed("job")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", StartTime: &then, ObservedGeneration: 5})
+		b.Set(pod, v1.PodStatus{Phase: v1.PodSucceeded, StartTime: &later})
+		got, _ := b.Get(pod.UID)
+		if got.Phase != v1.PodFailed || got.Reason != "Evicted" || !got.StartTime.Equal(&then) || got.ObservedGeneration != 5 {
+			t.Errorf("got %s %q since %v, generation %d", got.Phase, got.Reason, got.StartTime, got.ObservedGeneration)
+		}
+	})
+}
+
+func TestImpossibleStatusIsDropped(t *testing.T) {
+	pod := podNamed("job")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Set(pod, v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: list(ended("a", 0))})
+		b.Set(pod, v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: list(running("a"))})
+		if got, _ := b.Get(pod.UID); got.PodIP != "" || got.ContainerStatuses[0].State.Terminated == nil {
+			t.Errorf("the status was taken: %+v", got)
+		}
+		if got := testutil.ToFloat64(b.Manager.metrics.refused); got != 1 {
+			t.Errorf("%v refused statuses were counted, want 1", got)
+		}
+	})
+}
+
+func TestRejectedPodIsFailedAndCanBeDeleted(t *testing.T) {
+	pod := podNamed("web")
+	pod.Generation = 1
+	pod.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: v1.PodQOSBurstable, Conditions: []v1.PodCondition{cond(v1.PodScheduled, v1.ConditionTrue, "", then)}}
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.Reject(pod, "UnsupportedPodSpec", "spec.volumes[0] is not supported")
+		pass(0)
+		got := b.api.read("web").Status
+		start := metav1.Now().Rfc3339Copy()
+		want := v1.PodStatus{
+			ObservedGeneration: 1, Phase: v1.PodFailed, Reason: "UnsupportedPodSpec",
+			Message: "Pod was rejected: spec.volumes[0] is not supported", QOSClass: v1.PodQOSBurstable, StartTime: &start,
+			Conditions: []v1.PodCondition{cond(v1.PodScheduled, v1.ConditionTrue, "", then)},
+		}
+		if !equal(&want, &got) {
+			t.Errorf("-want +got:\n%s", cmp.Diff(want, got))
+		}
+		b.api.taken()
+		gone := b.api.put(deleting(b.api.read("web")))
+		b.Observe(gone)
+		b.Finish(gone)
+		pass(0)
+		expectCalls(t, b, "get web", "delete web")
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	pod := podNamed("job")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		b.api.failNext("get job", fail{})
+		b.Set(pod, v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: list(running("a"))})
+		pass(time.Minute)
+		for range 2 {
+			b.Set(pod, v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: list(ended("a", 3))})
+		}
+		pass(time.Minute)
+		if err := testutil.GatherAndCompare(b.metrics, strings.NewReader(`
+# HELP kubelet_terminated_containers_total Containers seen to have ended, by type, exit code and reason.
+# TYPE kubelet_terminated_containers_total counter
+kubelet_terminated_containers_total{container_type="container",exit_code="3",reason=""} 1
+# HELP kubelet_pod_status_sync_duration_seconds Time in seconds from the first change of a pod's status that the API does not have yet until it has accepted the newest.
+# TYPE kubelet_pod_status_sync_duration_seconds histogram
+kubelet_pod_status_sync_duration_seconds_bucket{le="0.01"} 1
+kubelet_pod_status_sync_duration_seconds_bucket{le="0.05"} 1
+kubelet_pod_status_sync_duration_seconds_bucket{le="0.1"} 1
+kubelet_pod_status_sync_duration_seconds_bucket{le="0.5"} 2
+kubelet_pod_status_sync_duration_seconds_bucket{le="1"} 2
+kubelet_pod_status_sync_duration_seconds_bucket{le="5"} 2
+kubelet_pod_status_sync_duration_seconds_bucket{le="10"} 2
+kubelet_pod_status_sync_duration_seconds_bucket{le="20"} 2
+kubelet_pod_status_sync_duration_seconds_bucket{le="30"} 2
+kubelet_pod_status_sync_duration_seconds_bucket{le="45"} 2
+kubelet_pod_status_sync_duration_seconds_bucket{le="60"} 2
+kubelet_pod_status_sync_duration_seconds_bucket{le="+Inf"} 2
+kubelet_pod_status_sync_duration_seconds_sum 0.25
+kubelet_pod_status_sync_duration_seconds_count 2
+`), "kubelet_terminated_containers_total", "kubelet_pod_status_sync_duration_seconds"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRunReturnsWhenItsCallsHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := podNamed("web")
+		api := newFakeAPI(pod)
+		api.failNext("get web", fail{hang: true})
+		m := NewManager(Options{Sink: api, CouldHaveRunningContainers: func(types.UID) bool { return false }})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { m.Run(ctx); close(ended) }()
+		m.Set(pod, inPhase(v1.PodRunning))
+		pass(time.Second)
+		cancel()
+		<-ended
+		if calls := api.taken(); len(calls) != 1 {
+			t.Errorf("calls: %v", calls)
+		}
+	})
+}
