@@ -41,8 +41,7 @@ func requireRules(t *testing.T, typ reflect.Type, pattern string, used map[strin
 		}
 		requireRule(t, pattern+"[*]", used)
 	case reflect.Struct:
-		for i := range typ.NumField() {
-			f := typ.Field(i)
+		for f := range typ.Fields() {
 			if f.Anonymous {
 				requireRules(t, f.Type, pattern, used)
 				continue
@@ -163,9 +162,9 @@ func setAnything(v reflect.Value, flag bool) {
 		setAnything(value, flag)
 		v.SetMapIndex(reflect.ValueOf("key").Convert(v.Type().Key()), value)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).Kind() == reflect.String {
-				setAnything(v.Field(i), flag)
+		for _, f := range v.Fields() {
+			if f.Kind() == reflect.String {
+				setAnything(f, flag)
 			}
 		}
 	default:

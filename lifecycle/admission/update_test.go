@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 )
 
 func TestCheckUpdateTellsOnlyOfChangesWithoutEffect(t *testing.T) {
@@ -45,7 +44,7 @@ func TestCheckUpdateTellsOnlyOfChangesWithoutEffect(t *testing.T) {
 		},
 		{
 			name:   "a deadline",
-			change: func(p *v1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To(int64(5)) },
+			change: func(p *v1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(5)) },
 			want:   []string{"spec.activeDeadlineSeconds"},
 		},
 		{

@@ -118,7 +118,7 @@ func (w *walker) annotations(annotations map[string]string) {
 
 // isUnset says whether a field asks for nothing: nil, empty, or the zero of its type.
 func isUnset(v reflect.Value) bool {
-	if q, ok := v.Interface().(resource.Quantity); ok {
+	if q, ok := reflect.TypeAssert[resource.Quantity](v); ok {
 		return q.IsZero()
 	}
 	switch v.Kind() {

@@ -46,7 +46,7 @@ var (
 
 func newMachine(dirs string, objects ...string) *machine {
 	m := &machine{fail: map[string]error{}, hang: map[string]chan struct{}{}}
-	for _, uid := range strings.Fields(dirs) {
+	for uid := range strings.FieldsSeq(dirs) {
 		m.dirs = append(m.dirs, types.UID(uid))
 	}
 	for _, o := range objects {

@@ -287,12 +287,12 @@ func TestBackOffDoublesAndKeepsTheLastRealError(t *testing.T) {
 	pod := testPod("u", "app:v1", v1.PullIfNotPresent)
 	for i, delay := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		_, err := b.ensure(t.Context(), pod)
-		real := fmt.Sprintf("no such repository (%d)", i+1)
-		wantReason(t, err, "ErrImagePull", real)
+		cause := fmt.Sprintf("no such repository (%d)", i+1)
+		wantReason(t, err, "ErrImagePull", cause)
 		b.events.take()
 		b.clock.Step(delay*time.Second - time.Millisecond)
 		_, err = b.ensure(t.Context(), pod)
-		wantReason(t, err, "ImagePullBackOff", `Back-off pulling image "app:v1": ErrImagePull: `+real)
+		wantReason(t, err, "ImagePullBackOff", `Back-off pulling image "app:v1": ErrImagePull: `+cause)
 		if diff := cmp.Diff([]string{`spec.containers{web} Normal BackOff Back-off pulling image "app:v1"`}, b.events.take()); diff != "" {
 			t.Errorf("events in back-off (-want +got):\n%s", diff)
 		}

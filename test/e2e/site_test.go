@@ -166,7 +166,7 @@ func (s *site) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-s.nodeProc.Done():
-			return fmt.Errorf("tombolo node ended, %v; log %s:\n%s", s.nodeProc.Err(), s.nodeProc.LogFile(), s.nodeProc.LogTail(10))
+			return fmt.Errorf("tombolo node ended: %w; log %s:\n%s", s.nodeProc.Err(), s.nodeProc.LogFile(), s.nodeProc.LogTail(10))
 		case <-ctx.Done():
 			return fmt.Errorf("node %s is not Ready: %w, condition %+v; log %s:\n%s", s.name, err, condition, s.nodeProc.LogFile(), s.nodeProc.LogTail(10))
 		case <-time.After(pollInterval):

@@ -33,9 +33,8 @@ func TestExecReturnsOutputErrorsAndExitCodes(t *testing.T) {
 	k.awaitPodReady(k.create(k.pod("shell", "exec sleep 1d")))
 	for _, code := range []int{0, 3, 137} {
 		_, err := k.tryKubectl(nil, "exec", "shell", "--", "sh", "-c", fmt.Sprintf("exit %d", code))
-		var exit *exec.ExitError
 		got := 0
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			got = exit.ExitCode()
 		} else if err != nil {
 			got = -1
