@@ -45,6 +45,16 @@ func (s *scripted) Invoke(ctx context.Context, method string, args, reply any, _
 	return s.answer(ctx, reply)
 }
 
+// requestOf returns the last request, which must be of that type.
+func requestOf[T any](t *testing.T, s *scripted) T {
+	t.Helper()
+	request, ok := s.request.(T)
+	if !ok {
+		t.Fatalf("the last request was a %T", s.request)
+	}
+	return request
+}
+
 func fails(err error) func(context.Context, any) error {
 	return func(context.Context, any) error { return err }
 }
@@ -89,7 +99,7 @@ func TestStopGraceIsRoundedUp(t *testing.T) {
 		if err := cri.NewClient(conn, cri.ClientOptions{}).StopContainer(t.Context(), "c", grace); err != nil {
 			t.Fatal(err)
 		}
-		if got := conn.request.(*runtimeapi.StopContainerRequest).GetTimeout(); got != want {
+		if got := requestOf[*runtimeapi.StopContainerRequest](t, conn).GetTimeout(); got != want {
 			t.Errorf("grace %s became %d s, want %d", grace, got, want)
 		}
 	}
@@ -224,14 +234,14 @@ func TestListsSelectByIdentityAndPod(t *testing.T) {
 		if uid != "" {
 			selector[cri.LabelPodUID] = string(uid)
 		}
-		if diff := cmp.Diff(selector, conn.request.(*runtimeapi.ListContainersRequest).GetFilter().GetLabelSelector()); diff != "" {
+		if diff := cmp.Diff(selector, requestOf[*runtimeapi.ListContainersRequest](t, conn).GetFilter().GetLabelSelector()); diff != "" {
 			t.Errorf("selector (-want +got):\n%s", diff)
 		}
 	}
 	if _, err := c.ListSandboxes(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if got := conn.request.(*runtimeapi.ListPodSandboxRequest).GetFilter().GetLabelSelector()[cri.LabelPodUID]; got != "a" {
+	if got := requestOf[*runtimeapi.ListPodSandboxRequest](t, conn).GetFilter().GetLabelSelector()[cri.LabelPodUID]; got != "a" {
 		t.Errorf("sandboxes of pod %q listed, want a", got)
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
-
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Paths that a container cannot read, and cannot write, unless its procMount is Unmasked: the kubelet's lists, without the

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/utils/ptr"
 )
 
 func somePod(spec v1.PodSpec) *v1.Pod {
@@ -20,7 +19,7 @@ func somePod(spec v1.PodSpec) *v1.Pod {
 }
 
 func TestContainerConfigErrors(t *testing.T) {
-	nonRoot := &v1.SecurityContext{RunAsNonRoot: ptr.To(true)}
+	nonRoot := &v1.SecurityContext{RunAsNonRoot: new(true)}
 	seccomp := func(p v1.SeccompProfile) v1.Container {
 		return v1.Container{Name: "c", SecurityContext: &v1.SecurityContext{SeccompProfile: &p}}
 	}
@@ -40,14 +39,14 @@ func TestContainerConfigErrors(t *testing.T) {
 			desc: "a mount without a source", container: good, want: `lacks a path: "" on the host, "/x" inside`,
 			change: func(in *ContainerInput) { in.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x"}} },
 		},
-		{desc: "a user namespace", pod: somePod(v1.PodSpec{HostUsers: ptr.To(false)}), container: good, want: "can't set `spec.hostUsers: false`"},
+		{desc: "a user namespace", pod: somePod(v1.PodSpec{HostUsers: new(false)}), container: good, want: "can't set `spec.hostUsers: false`"},
 		{
 			desc: "a groups policy that is not known", container: good, want: "unsupported supplementalGroupsPolicy: Later",
-			pod: somePod(v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: ptr.To(v1.SupplementalGroupsPolicy("Later"))}}),
+			pod: somePod(v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: new(v1.SupplementalGroupsPolicy("Later"))}}),
 		},
 		{
 			desc:      "root although not allowed",
-			container: v1.Container{Name: "c", SecurityContext: &v1.SecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](0)}},
+			container: v1.Container{Name: "c", SecurityContext: &v1.SecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(0))}},
 			want:      `container's runAsUser breaks non-root policy (pod: "p_ns(u)", container: c)`,
 		},
 		{
@@ -67,11 +66,11 @@ func TestContainerConfigErrors(t *testing.T) {
 		{desc: "a seccomp profile of no type", container: seccomp(v1.SeccompProfile{}), want: "use RuntimeDefault, Localhost or Unconfined"},
 		{
 			desc: "a seccomp profile out of its directory", want: "must be a relative path without '..'",
-			container: seccomp(v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("../x")}),
+			container: seccomp(v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: new("../x")}),
 		},
 		{
 			desc: "a seccomp profile without a directory", want: "no directory of profiles is set up on the host",
-			container: seccomp(v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("x")}),
+			container: seccomp(v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: new("x")}),
 			change:    func(in *ContainerInput) { in.SeccompDir = "" },
 		},
 	} {
@@ -93,9 +92,9 @@ func TestContainerConfigErrors(t *testing.T) {
 func TestSandboxConfigErrors(t *testing.T) {
 	for want, pod := range map[string]*v1.Pod{
 		"metadata.name of the pod is empty": {},
-		"can't set `spec.hostUsers: false`": somePod(v1.PodSpec{HostUsers: ptr.To(false)}),
+		"can't set `spec.hostUsers: false`": somePod(v1.PodSpec{HostUsers: new(false)}),
 		"unsupported supplementalGroupsPolicy": somePod(v1.PodSpec{
-			SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: ptr.To(v1.SupplementalGroupsPolicy("Later"))},
+			SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: new(v1.SupplementalGroupsPolicy("Later"))},
 		}),
 	} {
 		if _, err := SandboxConfig(SandboxInput{Pod: pod}); err == nil || !strings.Contains(err.Error(), want) {
@@ -180,7 +179,7 @@ func TestAnnotatedAppArmor(t *testing.T) {
 		"nonsense":        nil,
 		"runtime/default": {Type: v1.AppArmorProfileTypeRuntimeDefault},
 		"unconfined":      {Type: v1.AppArmorProfileTypeUnconfined},
-		"localhost/mine":  {Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: ptr.To("mine")},
+		"localhost/mine":  {Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: new("mine")},
 	} {
 		if diff := cmp.Diff(want, annotatedAppArmor(value)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", value, diff)

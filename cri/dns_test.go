@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/utils/ptr"
 )
 
 func TestParseResolvConf(t *testing.T) {
@@ -52,7 +51,7 @@ func TestDNSConfigByPolicy(t *testing.T) {
 	}
 	extra := &v1.PodDNSConfig{
 		Nameservers: []string{"192.0.2.9", "192.0.2.1"}, Searches: []string{"x.example", "corp.example"},
-		Options: []v1.PodDNSConfigOption{{Name: "rotate", Value: ptr.To("")}, {Name: "ndots", Value: ptr.To("2")}, {Name: "edns0"}},
+		Options: []v1.PodDNSConfigOption{{Name: "rotate", Value: new("")}, {Name: "ndots", Value: new("2")}, {Name: "edns0"}},
 	}
 	for _, tt := range []struct {
 		desc      string

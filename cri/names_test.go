@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // TestContainerHashIsStable holds the hashes that are written on containers in the field: a change restarts them all.
@@ -52,22 +51,22 @@ func TestSandboxHostname(t *testing.T) {
 	}{
 		{desc: "the pod's name", name: "web-0", want: "web-0"},
 		{desc: "the host name", name: "web-0", spec: v1.PodSpec{Hostname: "h"}, want: "h"},
-		{desc: "the override", name: "web-0", spec: v1.PodSpec{Hostname: "h", HostnameOverride: ptr.To("o.example")}, want: "o.example"},
+		{desc: "the override", name: "web-0", spec: v1.PodSpec{Hostname: "h", HostnameOverride: new("o.example")}, want: "o.example"},
 		{desc: "none on the host's network", name: "web-0", spec: v1.PodSpec{Hostname: "h", HostNetwork: true}},
 		{desc: "cut to 63 without a dot or dash at its end", name: long, want: strings.Repeat("a", 62)},
 		{desc: "63 fit", name: strings.Repeat("a", 63), want: strings.Repeat("a", 63)},
 		{desc: "short although there is a subdomain", name: "web-0", spec: v1.PodSpec{Subdomain: "web"}, want: "web-0"},
 		{
 			desc: "the FQDN", name: "web-0", want: "web-0.web.ns.svc.cluster.local",
-			spec: v1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: ptr.To(true)},
+			spec: v1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: new(true)},
 		},
-		{desc: "the FQDN without a subdomain", name: "web-0", want: "web-0", spec: v1.PodSpec{SetHostnameAsFQDN: ptr.To(true)}},
+		{desc: "the FQDN without a subdomain", name: "web-0", want: "web-0", spec: v1.PodSpec{SetHostnameAsFQDN: new(true)}},
 		{
 			desc: "an FQDN that just fits", name: strings.Repeat("a", 39), want: strings.Repeat("a", 39) + ".web.ns.svc.cluster.local",
-			spec: v1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: ptr.To(true)},
+			spec: v1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: new(true)},
 		},
 		{
-			desc: "an FQDN that is too long", name: strings.Repeat("a", 40), spec: v1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: ptr.To(true)},
+			desc: "an FQDN that is too long", name: strings.Repeat("a", 40), spec: v1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: new(true)},
 			err: "FQDN " + strings.Repeat("a", 40) + ".web.ns.svc.cluster.local is too long (64 characters is the max, 65 characters requested)",
 		},
 	} {

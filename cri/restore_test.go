@@ -11,14 +11,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 )
 
 func TestRestoredPodCanBeTerminatedLikeTheOriginal(t *testing.T) {
 	original := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{UID: "u", Name: "web", Namespace: "shop", DeletionGracePeriodSeconds: ptr.To[int64](5)},
+		ObjectMeta: metav1.ObjectMeta{UID: "u", Name: "web", Namespace: "shop", DeletionGracePeriodSeconds: new(int64(5))},
 		Spec: v1.PodSpec{
-			TerminationGracePeriodSeconds: ptr.To[int64](45),
+			TerminationGracePeriodSeconds: new(int64(45)),
 			Containers: []v1.Container{{
 				Name: "main", Image: "busybox:1", TerminationMessagePath: "/dev/termination-log",
 				TerminationMessagePolicy: v1.TerminationMessageFallbackToLogsOnError,
@@ -66,7 +65,7 @@ func TestRestoredPodSurvivesBrokenAnnotations(t *testing.T) {
 	want := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{UID: "u", Name: "p", Namespace: "n"},
 		Spec: v1.PodSpec{
-			HostNetwork: true, TerminationGracePeriodSeconds: ptr.To[int64](12),
+			HostNetwork: true, TerminationGracePeriodSeconds: new(int64(12)),
 			Containers: []v1.Container{{Name: "bad"}, {Name: "good"}},
 		},
 	}

@@ -144,18 +144,18 @@ func compare(uid types.UID, before, now map[string]state) (events []Event, chang
 	slices.Sort(ids)
 	sync := false
 	for _, id := range ids {
-		old, new := before[id], now[id]
-		if old == new {
+		was, is := before[id], now[id]
+		if was == is {
 			continue
 		}
 		changed = true
-		switch new {
+		switch is {
 		case running:
 			events = append(events, Event{UID: uid, Type: ContainerStarted, ContainerID: id})
 		case exited:
 			events = append(events, Event{UID: uid, Type: ContainerDied, ContainerID: id})
 		case absent:
-			if old != exited {
+			if was != exited {
 				events = append(events, Event{UID: uid, Type: ContainerDied, ContainerID: id})
 			}
 			events = append(events, Event{UID: uid, Type: ContainerRemoved, ContainerID: id})

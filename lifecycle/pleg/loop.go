@@ -135,7 +135,7 @@ func (l *loop) relist(ctx context.Context) {
 func (l *loop) relisted(ctx context.Context, pods map[types.UID]*snapshot, at time.Time, err error) {
 	if err != nil {
 		if ctx.Err() == nil && !l.lastErr {
-			l.p.o.Logger.Warn("Relisting failed, keeping the last observation", "err", err)
+			l.p.o.Logger.Warn("Relisting failed, keeping the last observation", "error", err)
 		}
 		l.lastErr = true
 		return
@@ -283,7 +283,7 @@ func (l *loop) observePod(ctx context.Context, f *flight) func(context.Context) 
 // in the meantime stays pending until then.
 func (l *loop) nothing(ctx context.Context, f *flight, err error) {
 	if ctx.Err() == nil {
-		l.p.o.Logger.Debug("Relisting a pod on demand found nothing", "uid", f.uid, "err", err)
+		l.p.o.Logger.Debug("Relisting a pod on demand found nothing", "uid", f.uid, "error", err)
 	}
 	if !f.passed {
 		l.p.cache.end(f.uid)
@@ -303,8 +303,8 @@ func (l *loop) unchanged(ctx context.Context, f *flight, s *snapshot) {
 func (l *loop) inspected(ctx context.Context, f *flight, s *snapshot, status *cri.PodStatus, err error) {
 	r := l.record(f.uid)
 	if err != nil {
-		if ctx.Err() == nil {
-			l.p.o.Logger.Warn("Inspecting a pod failed", "pod", s.namespace+"/"+s.name, "uid", s.uid, "err", err)
+		if ctx.Err() == nil && !r.again {
+			l.p.o.Logger.Warn("Inspecting a pod failed, doing so again after each relist", "pod", s.namespace+"/"+s.name, "uid", s.uid, "error", err)
 		}
 		r.again = true
 		l.p.cache.fail(f.uid, s.at, err)

@@ -240,7 +240,7 @@ type container struct {
 	exitCode   int32
 	exitReason string
 	termSent   bool
-	kills      map[*stopCall]time.Time
+	stops      map[*stopCall]struct{}
 	signals    []Signal
 }
 
@@ -305,9 +305,9 @@ func (c *container) next() (due time.Time, killed bool) {
 		return time.Time{}, false
 	}
 	due = c.exitAt
-	for _, at := range c.kills {
-		if due.IsZero() || at.Before(due) {
-			due, killed = at, true
+	for stop := range c.stops {
+		if due.IsZero() || stop.killAt.Before(due) {
+			due, killed = stop.killAt, true
 		}
 	}
 	return due, killed

@@ -101,6 +101,36 @@ func TestStopThatLosesItsCallerDoesNotKill(t *testing.T) {
 	})
 }
 
+func TestEarliestOfConcurrentStopsKills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := fakecri.Start(t, fakecri.Options{})
+		rt.Behave(fakecri.Selector{}, fakecri.Behaviour{OnTERM: fakecri.TERM{Ignore: true}})
+		c := rt.Client()
+		_, id := runPod(t, c, "a", "main", 0)
+		start := time.Now()
+		stop := func(ctx context.Context, grace time.Duration) <-chan error {
+			ended := make(chan error, 1)
+			go func() { ended <- c.StopContainer(ctx, id, grace) }()
+			synctest.Wait()
+			return ended
+		}
+		abandoned, abandon := context.WithCancel(t.Context())
+		long, gone, short := stop(t.Context(), time.Minute), stop(abandoned, time.Second), stop(t.Context(), 5*time.Second)
+		abandon()
+		if err := <-gone; !errdefs.IsCanceled(err) {
+			t.Errorf("abandoned stop = %v, want Canceled", err)
+		}
+		for _, ended := range []<-chan error{long, short} {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if got, _ := rt.Container(id); !got.FinishedAt.Equal(start.Add(5 * time.Second)) {
+			t.Errorf("killed after %s, want 5s", got.FinishedAt.Sub(start))
+		}
+	})
+}
+
 func TestCutEndsCallsInFlightAndMendRestores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := fakecri.Start(t, fakecri.Options{})

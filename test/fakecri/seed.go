@@ -5,6 +5,7 @@ package fakecri
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -133,9 +134,7 @@ func (r *Runtime) seedContainer(p Pod, box *sandbox, name string) *container {
 		cri.AnnotationTerminationMessagePath:   "/dev/termination-log",
 		cri.AnnotationTerminationMessagePolicy: "File",
 	}
-	for k, v := range p.Annotations {
-		annotations[k] = v
-	}
+	maps.Copy(annotations, p.Annotations)
 	c := &container{
 		id: r.nextID("c0"), box: box, image: r.addImage("registry.test/" + name + ":1"), created: r.clock.Now(),
 		config: &runtimeapi.ContainerConfig{

@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// stopCall is one StopContainer that waits.
-type stopCall struct{ done bool }
+// stopCall is one StopContainer that waits, and when it will kill.
+type stopCall struct{ killAt time.Time }
 
 // StopContainer behaves as containerd's: the stop signal is sent by the first call that has a grace period and never
 // again; each call kills after its own grace period, but only while it waits. A call that ends early leaves the
@@ -34,12 +34,12 @@ func (s runtimeServer) StopContainer(
 	if grace > 0 {
 		c.terminate(now)
 	}
-	me := &stopCall{}
-	if c.kills == nil {
-		c.kills = map[*stopCall]time.Time{}
+	me := &stopCall{killAt: now.Add(grace)}
+	if c.stops == nil {
+		c.stops = map[*stopCall]struct{}{}
 	}
-	c.kills[me] = now.Add(grace)
-	defer delete(c.kills, me)
+	c.stops[me] = struct{}{}
+	defer delete(c.stops, me)
 	r.settle()
 	for c.alive {
 		due, _ := c.next()
