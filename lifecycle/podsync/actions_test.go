@@ -43,7 +43,7 @@ func testContainers(names string) []v1.Container {
 
 // testStatus makes an observation. Sandboxes are "1+" (attempt 1, ready) or "0-", newest first. Containers are
 // "NAME@SANDBOX STATE", newest first, with states created, running, unknown, exitN, oom (exit 0, OOMKilled) and
-// changed (running, from another definition).
+// changed (running, from another definition) and unmarked (running, from nobody knows what).
 func testStatus(t *testing.T, pod *v1.Pod, sandboxes string, containers ...string) *cri.PodStatus {
 	t.Helper()
 	status := &cri.PodStatus{UID: pod.UID}
@@ -81,6 +81,8 @@ func setState(t *testing.T, record *cri.ContainerStatus, state string) {
 		record.State = cri.ContainerRunning
 	case state == "changed":
 		record.State, record.Hash = cri.ContainerRunning, "bad"
+	case state == "unmarked":
+		record.State, record.Hash = cri.ContainerRunning, ""
 	case state == "unknown":
 		record.State = cri.ContainerUnknown
 	case state == "oom":
@@ -180,6 +182,7 @@ func TestComputeActions(t *testing.T) {
 		{"unknown, Never", never, "web", "0+", []string{"web@0 unknown"}, "kill web#0 (Unknown); start web"},
 		{"definition changed", always, "web,side", "0+", []string{"web@0 changed", "side@0 running"}, "kill web#0 (DefinitionChanged); start web"},
 		{"definition changed, Never", never, "web", "0+", []string{"web@0 changed"}, "kill web#0 (DefinitionChanged); start web"},
+		{"definition is not known", always, "web", "0+", []string{"web@0 unmarked"}, ""},
 		{"an ended container has an old definition", never, "web,side", "0+", []string{"web@0 exit0", "side@0 running"}, ""},
 		{"two of a name run: the newer stays", always, "web", "0+", []string{"web@0 running", "web@0 running"}, "kill web#1 (Stray)"},
 		{"an older one may run while the newest ended", always, "web", "0+", []string{"web@0 exit1", "web@0 unknown"}, "kill web#1 (Stray); start web"},

@@ -248,6 +248,14 @@ func (h *fakeHooks) containerDied(id string) {
 	h.wake()
 }
 
+// reset forgets every hook and how hooks behave.
+func (h *fakeHooks) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.runs)
+	clear(h.plan)
+}
+
 func (h *fakeHooks) run(id string) *hookRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -68,7 +68,7 @@ func (t *Terminator) stop(ctx context.Context, v victim, deadline time.Time) err
 		return nil
 	}
 	// Some runtimes refuse to stop what has ended. Only an answer of the runtime is worth a second question.
-	if ctx.Err() == nil && !linkLost(err) && t.ended(ctx, id) {
+	if ctx.Err() == nil && !errdefs.IsUnavailable(err) && t.ended(ctx, id) {
 		return nil
 	}
 	return fmt.Errorf("stopping container %q (%s): %w", v.container.Name, id, err)
@@ -82,6 +82,3 @@ func (t *Terminator) ended(ctx context.Context, id string) bool {
 	}
 	return status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
 }
-
-// linkLost says that an error is no answer: it came from the way to the host and tells nothing about the container.
-func linkLost(err error) bool { return errdefs.IsUnavailable(err) || errdefs.IsCanceled(err) }

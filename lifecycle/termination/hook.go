@@ -107,11 +107,11 @@ func (t *Terminator) runHook(ctx context.Context, v victim, deadline time.Time) 
 		return classify(got), nil
 	case ctx.Err() != nil:
 		return hookResult{}, fmt.Errorf("running the preStop hook of container %q: %w", v.container.Name, ctx.Err())
-	case answerCtx.Err() != nil:
+	case answerCtx.Err() != nil || errdefs.IsDeadlineExceeded(err):
 		return hookResult{}, errNoAnswer
 	case errdefs.IsNotFound(err):
 		return hookResult{hookGone, err}, nil
-	case linkLost(err):
+	case errdefs.IsUnavailable(err):
 		return hookResult{}, fmt.Errorf("running the preStop hook of container %q: %w", v.container.Name, err)
 	case t.ended(ctx, v.container.ID):
 		return hookResult{hookGone, err}, nil

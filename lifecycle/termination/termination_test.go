@@ -7,13 +7,17 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/test/fakecri"
@@ -188,6 +192,7 @@ func TestHookOutcomes(t *testing.T) {
 		{"cut short by a crash of the host process", hookPlan{interrupted: true}, false},
 		{"container gone", hookPlan{err: errdefs.ErrNotFound}, false},
 		{"host silent beyond the budget", hookPlan{silent: true}, true},
+		{"host gives up before we do", hookPlan{err: context.DeadlineExceeded}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
@@ -264,6 +269,51 @@ func TestShorterDeadlineCutsTheHookShort(t *testing.T) {
 		wantEvents(t, b,
 			"Killing default/shop spec.containers{main}: Stopping container main",
 			"FailedPreStopHook default/shop spec.containers{main}: PreStopHook failed")
+	})
+}
+
+func TestHookThatOutlivesACancelledCallIsNoFailure(t *testing.T) {
+	scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
+		b := newBench(rt, 60, map[string]bool{"main": true}, "main")
+		b.hooks.plan[b.seeded.Containers["main"]] = hookPlan{takes: 10 * time.Second}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := b.killPod(ctx, start.Add(time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("cancelled KillPod = %v", err)
+		}
+		if n := len(rt.Calls("StopContainer")); n != 0 {
+			t.Errorf("StopContainer was called %d times before the hook ended", n)
+		}
+		mustStop(t, b, start.Add(30*time.Second))
+		if diff := cmp.Diff([]string{"TERM@10s"}, b.signals("main", start)); diff != "" {
+			t.Errorf("signals (-want +got):\n%s", diff)
+		}
+		wantEvents(t, b, "Killing default/shop spec.containers{main}: Stopping container main")
+	})
+}
+
+func TestHookIsCountedOnceHoweverOftenItsContainerIsStopped(t *testing.T) {
+	scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
+		b := newBench(rt, 60, map[string]bool{"main": true}, "main")
+		b.hooks.plan[b.seeded.Containers["main"]] = hookPlan{code: 1}
+		registry := prometheus.NewPedanticRegistry()
+		b.term = New(Options{Runtime: rt.Client(), Hooks: b.hooks, Clock: clock.RealClock{}, Recorder: b.events, Registerer: registry})
+		rt.Inject(fakecri.Fault{Method: "StopContainer", Err: errdefs.ErrInternal, Times: 2})
+		for range 2 {
+			if err := b.killPod(t.Context(), time.Now().Add(time.Minute)); err == nil {
+				t.Fatal("KillPod succeeded in spite of the fault")
+			}
+		}
+		mustStop(t, b, time.Now().Add(time.Minute))
+		want := `
+# HELP tombolo_prestop_hooks_total Cumulative number of preStop hooks that ended, by how they ended. A hook that was joined counts once.
+# TYPE tombolo_prestop_hooks_total counter
+tombolo_prestop_hooks_total{outcome="failed"} 1
+`
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -373,29 +423,32 @@ func TestHookStillRunsWhenTheLinkCameBackTooLate(t *testing.T) {
 	})
 }
 
-func TestSilentHostIsAskedAgainWhenTheStopFails(t *testing.T) {
-	scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
-		b := newBench(rt, 5, map[string]bool{"main": true}, "main")
-		id := b.seeded.Containers["main"]
-		b.hooks.plan[id] = hookPlan{silent: true}
-		rt.Cut()
-		if err := b.killPod(t.Context(), time.Now().Add(5*time.Second)); !errdefs.IsUnavailable(err) {
-			t.Fatalf("KillPod = %v, want Unavailable", err)
-		}
-		rt.Mend()
-		b.hooks.plan[id] = hookPlan{}
-		begun := b.hooks.run(id).begun
-		b.hooks.mu.Lock()
-		delete(b.hooks.runs, id) // the request had never arrived
-		b.hooks.mu.Unlock()
-		mustStop(t, b, begun.Add(5*time.Second))
-		if b.hooks.run(id) == nil {
-			t.Error("the container was stopped without its hook")
-		}
-		wantEvents(t, b,
-			"Killing default/shop spec.containers{main}: Stopping container main",
-			"FailedPreStopHook default/shop spec.containers{main}: PreStopHook failed")
-	})
+func TestHostThatDidNotAnswerIsAskedAgainWhenTheStopFails(t *testing.T) {
+	for name, plan := range map[string]hookPlan{
+		"silent": {silent: true}, "out of time": {err: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
+				b := newBench(rt, 5, map[string]bool{"main": true}, "main")
+				id := b.seeded.Containers["main"]
+				b.hooks.plan[id] = plan
+				deadline := time.Now().Add(5 * time.Second)
+				rt.Cut()
+				if err := b.killPod(t.Context(), deadline); !errdefs.IsUnavailable(err) {
+					t.Fatalf("KillPod = %v, want Unavailable", err)
+				}
+				rt.Mend()
+				b.hooks.reset() // the request had never arrived
+				mustStop(t, b, deadline)
+				if b.hooks.run(id) == nil {
+					t.Error("the container was stopped without its hook")
+				}
+				wantEvents(t, b,
+					"Killing default/shop spec.containers{main}: Stopping container main",
+					"FailedPreStopHook default/shop spec.containers{main}: PreStopHook failed")
+			})
+		})
+	}
 }
 
 func TestStopOfWhatIsGoneOrEndedIsASuccess(t *testing.T) {

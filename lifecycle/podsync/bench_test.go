@@ -1,0 +1,252 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podsync
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/termination"
+	"github.com/tombolo-dev/tombolo/test/fakecri"
+)
+
+// bench is one pod on a runtime in memory, synced on the clock of a synctest bubble.
+type bench struct {
+	rt      *fakecri.Runtime
+	pod     *v1.Pod
+	images  *fakeImages
+	volumes *fakeVolumes
+	logs    *fakeLogs
+	facts   *host.Facts
+	events  *events
+	syncer  *Syncer
+}
+
+func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *bench {
+	b := &bench{
+		rt: rt, pod: testPod(policy, containers), events: &events{}, volumes: &fakeVolumes{},
+		logs:  &fakeLogs{next: map[string]int32{}},
+		facts: &host.Facts{PodLogsDir: "/var/log/pods", RootDir: "/var/lib/tombolo", MemoryBytes: 8 << 30, CgroupVersion: 2},
+	}
+	b.pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](5)
+	b.images = &fakeImages{client: rt.Client()}
+	b.restart()
+	return b
+}
+
+// restart is what happens when the process dies: all that is remembered is gone.
+func (b *bench) restart() {
+	client := b.rt.Client()
+	b.syncer = New(Options{
+		Runtime: client, Images: b.images, Volumes: b.volumes, Logs: b.logs,
+		Killer: termination.New(termination.Options{
+			Runtime: client, Hooks: noHooks{}, Clock: clock.RealClock{}, Recorder: b.events,
+		}),
+		Identity: fakecri.DefaultIdentity, Facts: func() *host.Facts { return b.facts },
+		ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", Clock: clock.RealClock{}, Recorder: b.events,
+	})
+}
+
+// sync observes and syncs once, as a pod worker does.
+func (b *bench) sync(t *testing.T) Result {
+	t.Helper()
+	return b.syncer.Sync(t.Context(), b.pod, b.observe(t))
+}
+
+func (b *bench) mustSync(t *testing.T) Result {
+	t.Helper()
+	r := b.sync(t)
+	if r.Err != nil {
+		t.Fatalf("Sync: %v", r.Err)
+	}
+	return r
+}
+
+// observe looks at the runtime as a relist does.
+func (b *bench) observe(t *testing.T) *cri.PodStatus {
+	t.Helper()
+	client, observed := b.rt.Client(), time.Now()
+	boxes, err := client.ListSandboxes(t.Context(), b.pod.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sandboxes []cri.SandboxStatus
+	for _, box := range boxes {
+		status, err := client.SandboxStatus(t.Context(), box.GetId())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sandboxes = append(sandboxes, cri.SandboxFacts(status))
+	}
+	list, err := client.ListContainers(t.Context(), b.pod.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var containers []cri.ContainerStatus
+	for _, c := range list {
+		status, err := client.ContainerStatus(t.Context(), c.GetId())
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts := cri.ContainerFacts(status)
+		facts.SandboxID = c.GetPodSandboxId()
+		containers = append(containers, facts)
+	}
+	return cri.AssemblePodStatus(b.pod.UID, b.pod.Name, b.pod.Namespace, sandboxes, containers, observed)
+}
+
+func (b *bench) newest(t *testing.T, name string) fakecri.Container {
+	t.Helper()
+	c, ok := b.rt.Newest(b.pod.UID, name)
+	if !ok {
+		t.Fatalf("no record of container %s", name)
+	}
+	return c
+}
+
+func (b *bench) exit(t *testing.T, name string, code int32) {
+	t.Helper()
+	b.rt.Exit(b.newest(t, name).ID, code)
+}
+
+// wantRecords compares the records of the pod, oldest first, as "NAME/ATTEMPT STATE".
+func (b *bench) wantRecords(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, c := range b.rt.Containers(b.pod.UID) {
+		state := strings.ToLower(strings.TrimPrefix(c.State.String(), "CONTAINER_"))
+		got = append(got, fmt.Sprintf("%s/%d %s", c.Name, c.Attempt, state))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}
+
+func (b *bench) wantWaiting(t *testing.T, container, reason, message string) {
+	t.Helper()
+	gotReason, gotMessage, ok := b.syncer.WaitingReason(b.pod.UID, container)
+	if ok != (reason != "") || gotReason != reason || gotMessage != message {
+		t.Errorf("%s waits for %q %q, want %q %q", container, gotReason, gotMessage, reason, message)
+	}
+}
+
+// scenario runs a test on fake time with a runtime that watches over its invariants.
+func scenario(t *testing.T, f func(t *testing.T, rt *fakecri.Runtime)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, fakecri.Start(t, fakecri.Options{})) })
+}
+
+type fakeImages struct {
+	client *cri.Client
+	err    error
+	hang   bool
+}
+
+func (f *fakeImages) EnsureImage(ctx context.Context, _ *v1.Pod, c *v1.Container, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
+	if f.hang {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	if f.err != nil {
+		return "", f.err
+	}
+	return f.client.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: c.Image}, SandboxConfig: sandbox})
+}
+
+func (f *fakeImages) Forget(types.UID) {}
+
+// imageError is an error about an image.
+type imageError struct{ reason, message string }
+
+func (e *imageError) Error() string         { return e.message }
+func (e *imageError) WaitingReason() string { return e.reason }
+
+type fakeVolumes struct {
+	prepare, mounts error
+	prepared        int
+}
+
+func (f *fakeVolumes) Prepare(context.Context, *v1.Pod) error {
+	f.prepared++
+	return f.prepare
+}
+
+func (f *fakeVolumes) Mounts(_ context.Context, _ *v1.Pod, c *v1.Container, n int32) ([]*runtimeapi.Mount, error) {
+	path := "/pods/" + c.Name + "/" + strconv.Itoa(int(n))
+	return []*runtimeapi.Mount{{HostPath: path, ContainerPath: "/dev/termination-log"}}, f.mounts
+}
+
+type fakeLogs struct {
+	next    map[string]int32
+	err     error
+	asked   int
+	removed []string
+}
+
+func (f *fakeLogs) RestartCount(_ context.Context, _ host.Pod, container string) (int32, error) {
+	f.asked++
+	return f.next[container], f.err
+}
+
+func (f *fakeLogs) RemoveLogs(_ context.Context, path string) error {
+	f.removed = append(f.removed, path)
+	return f.err
+}
+
+type noHooks struct{}
+
+func (noHooks) RunHook(context.Context, host.HookRequest) (*host.HookResult, error) {
+	return &host.HookResult{}, nil
+}
+
+// events records what the user is told, as "Reason FIELDPATH: message".
+type events struct {
+	record.EventRecorder
+	mu   sync.Mutex
+	list []string
+}
+
+func (e *events) Event(object runtime.Object, _, reason, message string) {
+	ref, ok := object.(*v1.ObjectReference)
+	if !ok {
+		panic(fmt.Sprintf("event on a %T", object))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, strings.TrimSpace(reason+" "+ref.FieldPath)+": "+message)
+}
+
+// take returns the events since the last call.
+func (e *events) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := slices.Clone(e.list)
+	e.list = nil
+	return out
+}
+
+func (b *bench) wantEvents(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, b.events.take()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
