@@ -262,6 +262,20 @@ func TestSweepRemovesOnlyWhatMayGo(t *testing.T) {
 	}
 }
 
+// The runtime has no creation time for a container that it could not load, and the host's clock may step.
+func TestTheNewestRecordIsTheOneWithTheHighestRestartNumber(t *testing.T) {
+	m := newMachine("", "k/0/ready", "k/web/0/exited", "k/web/1/exited", "k/web/2/unknown")
+	m.containers[0].CreatedAt = 1000
+	m.containers[2].CreatedAt = 0
+	if err := m.collector(Options{}).pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"logs /logs/k-web-0", "remove k-web-0", "logs /logs/k-web-1", "remove k-web-1"}
+	if diff := cmp.Diff(want, m.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
 func TestCollectLeavesOtherPodsAlone(t *testing.T) {
 	m := newMachine("g1 g2", "g1/0/notready", "g2/0/notready", "g2/web/0/exited")
 	if err := m.collector(Options{}).Collect(t.Context(), "g1"); err != nil {

@@ -74,13 +74,15 @@ func planPod(uid types.UID, sandboxes []*runtimeapi.PodSandbox, containers []*ru
 	return p
 }
 
-// planContainers takes every container that does not run, except the newest of each name while the pod exists.
+// planContainers takes every container that does not run, except the newest of each name while the pod exists. The newest
+// is the one with the highest restart number: the runtime does not know when a container that it lost was created, and
+// the host's clock may have been set back.
 func (p *plan) planContainers(containers []*runtimeapi.Container) {
 	containers = slices.Clone(containers)
 	slices.SortFunc(containers, func(a, b *runtimeapi.Container) int {
 		return cmp.Or(
-			cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()),
 			cmp.Compare(b.GetMetadata().GetAttempt(), a.GetMetadata().GetAttempt()),
+			cmp.Compare(b.GetCreatedAt(), a.GetCreatedAt()),
 			cmp.Compare(b.GetId(), a.GetId()),
 		)
 	})
