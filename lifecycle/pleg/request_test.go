@@ -1,0 +1,206 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pleg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/test/fakecri"
+)
+
+func TestRequestReleasesAWaiterAtOnce(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		relists(1)
+		drain(p)
+		time.Sleep(100 * time.Millisecond)
+		rt.Exit(pod.Containers["main"], 0)
+		acted := time.Now()
+		time.Sleep(time.Millisecond)
+		p.RequestRelist("a")
+		st, err := p.GetNewerThan(t.Context(), "a", acted)
+		if err != nil || st.Newest("main").State != cri.ContainerExited {
+			t.Fatalf("GetNewerThan = %+v, %v, want the exit", st, err)
+		}
+		if took := time.Since(acted); took > 10*time.Millisecond {
+			t.Errorf("waited %s, want no relist period", took)
+		}
+		wantEvents(t, p, Event{UID: "a", Type: ContainerDied, ContainerID: pod.Containers["main"]})
+	})
+}
+
+func TestRequestReleasesAWaiterAlsoWithoutAChange(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		relists(1)
+		drain(p)
+		inspected := len(rt.Calls("ContainerStatus"))
+		time.Sleep(100 * time.Millisecond)
+		asked := time.Now()
+		time.Sleep(time.Millisecond)
+		p.RequestRelist("a")
+		if _, err := p.GetNewerThan(t.Context(), "a", asked); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(asked); took > 10*time.Millisecond {
+			t.Errorf("waited %s, want no relist period", took)
+		}
+		wantEvents(t, p)
+		if n := len(rt.Calls("ContainerStatus")); n != inspected {
+			t.Errorf("%d inspections of an unchanged pod", n-inspected)
+		}
+	})
+}
+
+func TestRequestDuringAnInspectionIsDoneAfterIt(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		hang := rt.Inject(fakecri.Fault{Method: "ContainerStatus", Hang: true, Times: 1})
+		relists(1)
+		rt.Exit(pod.Containers["main"], 0)
+		acted := time.Now()
+		time.Sleep(time.Millisecond)
+		p.RequestRelist("a")
+		synctest.Wait()
+		hang.Remove()
+		st, err := p.GetNewerThan(t.Context(), "a", acted)
+		if err != nil || st.Newest("main").State != cri.ContainerExited {
+			t.Fatalf("GetNewerThan = %+v, %v, want the exit", st, err)
+		}
+		if took := time.Since(acted); took > 10*time.Millisecond {
+			t.Errorf("waited %s, want no relist period", took)
+		}
+	})
+}
+
+func TestRequestForAnUnknownPodDoesNoHarm(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, _ *fakecri.Runtime) {
+		asked := time.Now()
+		p.RequestRelist("a")
+		st, err := p.GetNewerThan(t.Context(), "a", asked)
+		if err != nil || len(st.Containers) != 0 {
+			t.Errorf("GetNewerThan = %+v, %v, want an empty observation from the next relist", st, err)
+		}
+		if took := time.Since(asked); took > 2*DefaultRelistPeriod {
+			t.Errorf("waited %s", took)
+		}
+	})
+}
+
+func TestRequestsBeyondCapacityAreDropped(t *testing.T) {
+	p := New(Options{})
+	for i := range 2 * requestCapacity {
+		p.RequestRelist(types.UID(fmt.Sprint(i)))
+	}
+	if n := len(p.takeRequests()); n != requestCapacity {
+		t.Errorf("%d requests wait, want %d", n, requestCapacity)
+	}
+}
+
+func TestPodInFlightIsNeverAbsent(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		// A relist on demand of a pod that is not known yet hangs and then fails, while complete lists show the pod.
+		hang := rt.Inject(fakecri.Fault{Method: "ListContainers", Selector: fakecri.Selector{UID: "a"}, Hang: true, Err: errdefs.ErrUnavailable})
+		rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		began := time.Now()
+		p.RequestRelist("a")
+		relists(2)
+		hang.Remove()
+		st, err := p.GetNewerThan(t.Context(), "a", began)
+		if err != nil || st.Newest("main") == nil {
+			t.Errorf("GetNewerThan = %+v, %v, want the pod", st, err)
+		}
+	})
+}
+
+func TestOlderListDoesNotUndoANewerObservation(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p"})
+		relists(1)
+		drain(p)
+		// The answer of a complete list is held back while the pod is observed on demand after the sandbox stopped.
+		l := newLoop(p)
+		old, at, err := p.list(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+		rt.KillSandbox(pod.Sandbox)
+		newer, newerAt, err := p.list(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.records["a"] = &record{states: newer["a"].states(), at: newerAt}
+		l.relisted(t.Context(), old, at, nil)
+		if len(l.inflight) != 0 {
+			t.Error("the older list was taken for a change")
+		}
+		l.relisted(t.Context(), nil, at, nil)
+		if l.records["a"] == nil {
+			t.Error("the older list was taken for absence")
+		}
+	})
+}
+
+func TestGetNewerThan(t *testing.T) {
+	t.Run("waits for the next relist", func(t *testing.T) {
+		observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+			rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+			relists(2)
+			now := time.Now()
+			st, err := p.GetNewerThan(t.Context(), "a", now)
+			if err != nil || st.Newest("main") == nil {
+				t.Fatalf("GetNewerThan = %+v, %v", st, err)
+			}
+			if took := time.Since(now); took == 0 || took > DefaultRelistPeriod {
+				t.Errorf("waited %s, want until the next relist", took)
+			}
+		})
+	})
+	t.Run("an observation begun at that very time is not newer", func(t *testing.T) {
+		c := newCache()
+		at := time.Unix(1, 0)
+		c.set(&cri.PodStatus{UID: "a", ObservedAt: at})
+		c.complete(at)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, uid := range []types.UID{"a", "b"} {
+			if _, err := c.getNewerThan(ctx, uid, at); !errors.Is(err, context.Canceled) {
+				t.Errorf("getNewerThan(%s) = %v, want to wait until cancelled", uid, err)
+			}
+			if _, err := c.getNewerThan(ctx, uid, at.Add(-1)); err != nil {
+				t.Errorf("getNewerThan(%s) of before = %v", uid, err)
+			}
+		}
+	})
+	t.Run("a failed inspection releases with its error", func(t *testing.T) {
+		observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+			rt.Inject(fakecri.Fault{Method: "ContainerStatus", Err: errdefs.ErrInternal})
+			rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+			if _, err := p.GetNewerThan(t.Context(), "a", time.Now()); !errdefs.IsInternal(err) {
+				t.Errorf("GetNewerThan = %v, want the inspection's error", err)
+			}
+		})
+	})
+	t.Run("ends with its context", func(t *testing.T) {
+		observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+			rt.Cut()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			st, err := p.GetNewerThan(ctx, "a", time.Now())
+			if !errors.Is(err, context.DeadlineExceeded) || st != nil {
+				t.Errorf("GetNewerThan = %v, %v, want the context's error", st, err)
+			}
+		})
+	})
+}
