@@ -37,6 +37,7 @@ type process struct {
 
 // subcommands is every sub-command, in the order of the help text.
 var subcommands = []func(*process) *cobra.Command{
+	newNodeCommand,
 	newHostCommand,
 	newPKICommand,
 	newVersionCommand,

@@ -88,6 +88,12 @@ func New(o Options) *Controller {
 	return &Controller{opts: o, logger: logger, view: newView(o.Watches, o.Config.Name, o.Clock)}
 }
 
+// Node returns the node as the API last showed it, nil if it has none. It is shared and must not be changed.
+func (c *Controller) Node() *v1.Node {
+	node, _ := c.view.get()
+	return node
+}
+
 // Run keeps the node true until ctx ends. While the API is away it retries for ever.
 func (c *Controller) Run(ctx context.Context) {
 	var parts sync.WaitGroup

@@ -1,0 +1,64 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provider
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/provider/hostconn"
+	"github.com/tombolo-dev/tombolo/provider/kubeletapi"
+)
+
+// Options are what one node is made of.
+type Options struct {
+	// Name is the node's name. Labels and Taints are those it is registered with besides the usual labels.
+	Name   string
+	Labels map[string]string
+	Taints []v1.Taint
+	// MaxPods is the most pods the node takes.
+	MaxPods int
+
+	// Kubernetes says how the API is reached. The identity should be system:node:<Name> in the group system:nodes.
+	Kubernetes *rest.Config
+	// ClusterID marks whose CRI objects are on the host. Empty: the UID of the Service default/kubernetes.
+	ClusterID string
+	// ClusterDNS and ClusterDomain are the kubelet's settings of these names.
+	ClusterDNS    []string
+	ClusterDomain string
+
+	// Host says where the host is. Its Clock, Logger and Version are filled in.
+	Host hostconn.Options
+
+	// Listen is the address:port of the kubelet API. NodeIP is where the API server reaches it; invalid: the address from
+	// which the API server is reached.
+	Listen string
+	NodeIP netip.Addr
+	TLS    kubeletapi.TLSOptions
+
+	// Version is the version of this program.
+	Version string
+	Clock   clock.WithTickerAndDelayedExecution
+	// Logger may be nil.
+	Logger *slog.Logger
+	// Registry takes the metrics of all parts and is served by the kubelet API.
+	Registry *prometheus.Registry
+}
+
+func (o *Options) complete() error {
+	if o.Name == "" || o.Kubernetes == nil || o.Clock == nil || o.Registry == nil {
+		return errors.New("provider options: Name, Kubernetes, Clock and Registry are required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Host.Clock, o.Host.Logger, o.Host.Version = o.Clock, o.Logger.With("part", "host"), o.Version
+	return nil
+}
