@@ -5,6 +5,7 @@ package podsync
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -177,9 +178,8 @@ func (p *plan) initialise() bool {
 	if len(inits) == 0 || podrules.PastInit(p.pod, p.status) {
 		return true
 	}
-	for i := len(inits) - 1; i >= 0; i-- {
-		record := p.inSandbox(inits[i].Name)
-		if record != nil {
+	for i, c := range slices.Backward(inits) {
+		if record := p.inSandbox(c.Name); record != nil {
 			return p.afterInit(i, record)
 		}
 	}

@@ -74,18 +74,18 @@ func testStatus(t *testing.T, pod *v1.Pod, sandboxes string, containers ...strin
 
 func setState(t *testing.T, record *cri.ContainerStatus, state string) {
 	t.Helper()
-	switch {
-	case state == "created":
+	switch state {
+	case "created":
 		record.State = cri.ContainerCreated
-	case state == "running":
+	case "running":
 		record.State = cri.ContainerRunning
-	case state == "changed":
+	case "changed":
 		record.State, record.Hash = cri.ContainerRunning, "bad"
-	case state == "unmarked":
+	case "unmarked":
 		record.State, record.Hash = cri.ContainerRunning, ""
-	case state == "unknown":
+	case "unknown":
 		record.State = cri.ContainerUnknown
-	case state == "oom":
+	case "oom":
 		record.State, record.Reason = cri.ContainerExited, "OOMKilled"
 	default:
 		record.State = cri.ContainerExited

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
@@ -47,7 +46,7 @@ func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *
 		logs:  &fakeLogs{next: map[string]int32{}},
 		facts: &host.Facts{PodLogsDir: "/var/log/pods", RootDir: "/var/lib/tombolo", MemoryBytes: 8 << 30, CgroupVersion: 2},
 	}
-	b.pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](5)
+	b.pod.Spec.TerminationGracePeriodSeconds = new(int64(5))
 	b.images = &fakeImages{client: rt.Client()}
 	b.restart()
 	return b

@@ -59,48 +59,66 @@ func snapshot(status *cri.PodStatus) []string {
 	return out
 }
 
-// brokenPromises checks what must hold of any actions.
-func brokenPromises(pod *v1.Pod, status *cri.PodStatus, a Actions) []string {
-	var broken []string
-	promise := func(kept bool, format string, args ...any) {
-		if !kept {
-			broken = append(broken, fmt.Sprintf(format, args...))
-		}
-	}
-	killed := map[string]bool{}
-	for _, k := range a.ToKill {
-		promise(!killed[k.Container.ID], "%s is killed twice", k.Container.ID)
-		killed[k.Container.ID] = true
-	}
-	promise(!a.KillPod || len(a.ToKill) == 0, "single containers are killed besides the pod")
-	promise(!a.KillPod || a.CreateSandbox || !a.starts(), "something is started in a sandbox that is stopped")
-	promise(len(a.InitToStart) == 0 || len(a.ToStart) == 0, "init and regular containers are started together")
-	promise(len(a.InitToStart) <= 1, "several init containers are started together")
-	promise(!a.CreateSandbox || a.SandboxID == "", "a sandbox is made and another is to be used")
+// promises are what must hold of any actions.
+type promises struct {
+	pod    *v1.Pod
+	status *cri.PodStatus
+	a      Actions
+	killed map[string]bool
+	broken []string
+}
 
-	need := podrules.SandboxNeedOf(pod, status)
+func (p *promises) must(kept bool, format string, args ...any) {
+	if !kept {
+		p.broken = append(p.broken, fmt.Sprintf(format, args...))
+	}
+}
+
+func brokenPromises(pod *v1.Pod, status *cri.PodStatus, a Actions) []string {
+	p := &promises{pod: pod, status: status, a: a, killed: map[string]bool{}}
+	p.ofKills()
+	p.ofStarts()
 	for i := range status.Containers {
-		record := &status.Containers[i]
-		dies := a.KillPod || killed[record.ID]
-		promise(!mayRun(record) || dies || !isStarted(pod, a, record.Name), "%s may run and its name is started again", record.ID)
-		promise(mayRun(record) || !killed[record.ID], "%s is killed and does not run", record.ID)
-		healthy := !need.New && record == status.Newest(record.Name) && record.SandboxID == need.SandboxID &&
-			record.State == cri.ContainerRunning && record.Hash != "bad" && isRegular(pod, record.Name)
-		promise(!healthy || !dies, "%s is healthy and is killed", record.ID)
-		ended := record == status.Newest(record.Name) && record.State == cri.ContainerExited
-		ranOnce := pod.Spec.RestartPolicy == v1.RestartPolicyNever && isRegular(pod, record.Name)
-		promise(!ended || !ranOnce || !isStarted(pod, a, record.Name), "%s of a run-once pod ran and is started again", record.ID)
-		succeeded := pod.Spec.RestartPolicy == v1.RestartPolicyOnFailure && record.ExitCode == 0 && isRegular(pod, record.Name)
-		promise(!ended || !succeeded || !isStarted(pod, a, record.Name), "%s succeeded and is started again", record.ID)
+		p.ofRecord(&status.Containers[i])
 	}
-	if len(a.ToStart) > 0 && len(pod.Spec.InitContainers) > 0 {
-		promise(!a.CreateSandbox, "regular containers are started in a new sandbox before the init containers")
-		promise(podrules.PastInit(pod, status) || lastInitSucceeded(pod, status, a.SandboxID), "regular containers are started before the init containers are done")
+	return p.broken
+}
+
+func (p *promises) ofKills() {
+	for _, k := range p.a.ToKill {
+		p.must(!p.killed[k.Container.ID], "%s is killed twice", k.Container.ID)
+		p.must(mayRun(k.Container), "%s is killed and does not run", k.Container.ID)
+		p.killed[k.Container.ID] = true
 	}
-	if len(a.InitToStart) > 0 && !a.CreateSandbox {
-		promise(!podrules.PastInit(pod, status), "an init container is started after the regular ones")
+	p.must(!p.a.KillPod || len(p.a.ToKill) == 0, "single containers are killed besides the pod")
+}
+
+func (p *promises) ofStarts() {
+	a, past := p.a, podrules.PastInit(p.pod, p.status)
+	p.must(!a.KillPod || a.CreateSandbox || !a.starts(), "something is started in a sandbox that is stopped")
+	p.must(!a.CreateSandbox || a.SandboxID == "", "a sandbox is made and another is to be used")
+	p.must(len(a.InitToStart) == 0 || len(a.ToStart) == 0, "init and regular containers are started together")
+	p.must(len(a.InitToStart) <= 1, "several init containers are started together")
+	p.must(len(a.InitToStart) == 0 || a.CreateSandbox || !past, "an init container is started after the regular ones")
+	if len(a.ToStart) > 0 && len(p.pod.Spec.InitContainers) > 0 {
+		p.must(!a.CreateSandbox, "regular containers are started in a new sandbox before the init containers")
+		p.must(past || lastInitSucceeded(p.pod, p.status, a.SandboxID), "regular containers are started before the init containers are done")
 	}
-	return broken
+}
+
+func (p *promises) ofRecord(record *cri.ContainerStatus) {
+	need := podrules.SandboxNeedOf(p.pod, p.status)
+	newest := record == p.status.Newest(record.Name)
+	dies, again := p.a.KillPod || p.killed[record.ID], isStarted(p.pod, p.a, record.Name)
+	p.must(!mayRun(record) || dies || !again, "%s may run and its name is started again", record.ID)
+	if !isRegular(p.pod, record.Name) || !newest {
+		return
+	}
+	healthy := !need.New && record.SandboxID == need.SandboxID && record.State == cri.ContainerRunning && record.Hash != "bad"
+	p.must(!healthy || !dies, "%s is healthy and is killed", record.ID)
+	if record.State == cri.ContainerExited && again {
+		p.must(podrules.Restartable(p.pod, &v1.Container{}, record.ExitCode), "%s ended for good and is started again", record.ID)
+	}
 }
 
 func isStarted(pod *v1.Pod, a Actions, name string) bool {

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/test/fakecri"
@@ -221,7 +220,7 @@ func TestFailuresOfAStart(t *testing.T) {
 			name:   "root by policy",
 			reason: "CreateContainerConfigError",
 			breakIt: func(b *bench) {
-				b.pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: ptr.To(true)}
+				b.pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: new(true)}
 			},
 			message: `container has runAsNonRoot and image will run as root (pod: "shop_default(uid-1)", container: web)`,
 			events: []string{"Failed" + web +

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
@@ -26,8 +25,8 @@ import (
 )
 
 const (
-	podUID  types.UID = "uid-1"
-	podName           = "shop"
+	podUID  = types.UID("uid-1")
+	podName = "shop"
 )
 
 // bench is a runtime with one pod and a Terminator, on the clock of a synctest bubble.
@@ -45,7 +44,7 @@ func newBench(rt *fakecri.Runtime, graceSeconds int64, withHook map[string]bool,
 	b := &bench{rt: rt, hooks: newFakeHooks(), events: &events{}}
 	b.pod = &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: podName, UID: podUID},
-		Spec:       v1.PodSpec{TerminationGracePeriodSeconds: ptr.To(graceSeconds)},
+		Spec:       v1.PodSpec{TerminationGracePeriodSeconds: &graceSeconds},
 	}
 	for _, name := range containers {
 		c := v1.Container{Name: name}

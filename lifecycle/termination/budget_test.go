@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -45,11 +44,11 @@ func TestPodGrace(t *testing.T) {
 		want time.Duration
 	}{
 		{"nothing set", &v1.Pod{}, 2 * time.Second},
-		{"spec", &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](45)}}, 45 * time.Second},
-		{"zero in the spec", &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](0)}}, 0},
+		{"spec", &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: new(int64(45))}}, 45 * time.Second},
+		{"zero in the spec", &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: new(int64(0))}}, 0},
 		{"deletion goes before spec", &v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{DeletionGracePeriodSeconds: ptr.To[int64](7)},
-			Spec:       v1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](45)},
+			ObjectMeta: metav1.ObjectMeta{DeletionGracePeriodSeconds: new(int64(7))},
+			Spec:       v1.PodSpec{TerminationGracePeriodSeconds: new(int64(45))},
 		}, 7 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
