@@ -7,11 +7,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0)
-PARTS := go run -C tools ./cmd/parts
+PARTS := go run -C $(CURDIR)/tools ./cmd/parts
 # Puts the parts on the PATH of one command.
 WITH_PARTS := PATH="$$($(PARTS) bin):$$PATH"
 # Packages and flags for a run on a part of the tree: make unit PKG=./cri/... ARGS='-run Stop'
 PKG ?= ./...
+E2E ?= ./test/...
 ARGS ?=
 
 .PHONY: help
@@ -22,6 +23,15 @@ help: ## Show this help
 build: ## Build bin/tombolo
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/tombolo
 
+.PHONY: demo
+demo: build ## Show it: a cluster, a remote host, and a pod that kubectl creates, reads, enters and deletes; needs root
+	@$(PARTS) build testbed
+	@$(WITH_PARTS) go run ./test/demo up
+
+.PHONY: demo-down
+demo-down: ## Remove the demo
+	@go run ./test/demo down
+
 .PHONY: test
 test: lint unit e2e ## Lint, unit tests with the race detector, end-to-end tests
 
@@ -29,12 +39,12 @@ test: lint unit e2e ## Lint, unit tests with the race detector, end-to-end tests
 unit: ## Unit tests with the race detector (PKG=./cri/... ARGS='-run Stop')
 	@$(PARTS) build unit
 	$(WITH_PARTS) gotestsum --format pkgname-and-test-fails -- -race $(ARGS) $(PKG)
-	$(WITH_PARTS) gotestsum --format pkgname-and-test-fails -- -C tools -race ./...
+	cd tools && $(WITH_PARTS) gotestsum --format pkgname-and-test-fails -- -race ./...
 
 .PHONY: e2e
-e2e: ## End-to-end tests on a real control plane and a real containerd; needs root
+e2e: ## End-to-end tests on real parts; needs root (E2E=./test/e2e ARGS='-run Logs')
 	@$(PARTS) build unit testbed
-	$(WITH_PARTS) TOMBOLO_E2E=1 gotestsum --format testname -- -count=1 -timeout 45m $(ARGS) ./test/...
+	$(WITH_PARTS) TOMBOLO_E2E=1 gotestsum --format testname -- -count=1 -p 1 -timeout 45m $(ARGS) $(E2E)
 
 .PHONY: lint
 lint: ## Static checks
@@ -56,5 +66,6 @@ verify: generate ## Fail if generated code or go.mod is stale
 	cd tools && go mod tidy -diff && go vet ./...
 
 .PHONY: clean
-clean: ## Remove what was built here (the cache stays)
+clean: ## Remove bin and what killed testbeds left (the cache stays)
 	rm -rf bin
+	go run ./test/testbed/cmd/testbed clean

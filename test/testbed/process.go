@@ -106,8 +106,9 @@ func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exe
 	return cmd
 }
 
-// processAttributes put a process in a group of its own; unless the testbed is to outlive this process, the kernel kills the
-// process when this one ends, however it ends.
+// processAttributes put a process in a group of its own. Unless the testbed is to outlive this process, the kernel kills the
+// process when this one ends, however it ends. To be exact, when the thread that started it ends; Go ends a thread early
+// only under a goroutine that has locked it, and nothing here does.
 func (c *Cluster) processAttributes() *syscall.SysProcAttr {
 	if c.detach {
 		return &syscall.SysProcAttr{Setsid: true}

@@ -83,6 +83,10 @@ func (b *Builder) build(ctx context.Context, t target, position string) error {
 		return fmt.Errorf("building %s: %w", t.Name, err)
 	}
 	temporary := t.binary + ".part"
+	// The go command refuses to write over what an interrupted run left half written.
+	if err := os.RemoveAll(temporary); err != nil {
+		return fmt.Errorf("building %s: %w", t.Name, err)
+	}
 	commands, err := commands(ctx, t, temporary)
 	if err != nil {
 		return fmt.Errorf("building %s: %w", t.Name, err)

@@ -129,7 +129,7 @@ func Sets() []Set {
 	return []Set{
 		{Name: "generate", Why: "code generation", Parts: []string{"protoc-gen-go", "protoc-gen-go-grpc", "buf"}},
 		{Name: "lint", Why: "make lint", Parts: []string{"golangci-lint"}},
-		{Name: "unit", Why: "make unit", Parts: []string{"gotestsum"}},
+		{Name: "unit", Why: "make unit", Parts: []string{"gotestsum"}, Needs: []string{"gcc", "libc6-dev"}}, // -race is cgo
 		{
 			Name: "testbed", Why: "test/testbed: control plane, hosts and images",
 			Parts: []string{

@@ -5,6 +5,7 @@ package debian
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -19,12 +20,13 @@ import (
 type probe struct {
 	command string
 	files   []string // glob patterns; one match is enough
+	static  bool     // only a file that needs no dynamic loader counts
 }
 
 // known returns how the presence of each package is seen.
 func known() map[string]probe {
 	return map[string]probe{
-		"busybox-static": {files: []string{"/bin/busybox", "/usr/bin/busybox"}},
+		"busybox-static": {files: []string{"/bin/busybox", "/usr/bin/busybox"}, static: true}, // the package busybox is not
 		"gcc":            {command: "gcc"},
 		"iproute2":       {command: "ip"},
 		"iptables":       {command: "iptables"},
@@ -65,8 +67,17 @@ func (p probe) present() bool {
 	}
 	return slices.ContainsFunc(p.files, func(pattern string) bool {
 		matches, err := filepath.Glob(pattern)
-		return err == nil && len(matches) > 0
+		return err == nil && slices.ContainsFunc(matches, func(name string) bool { return !p.static || isStatic(name) })
 	})
+}
+
+func isStatic(name string) bool {
+	f, err := elf.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // Ensure installs the packages that are missing. Progress and apt-get's output go to out. The error of a machine where it

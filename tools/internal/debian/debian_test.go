@@ -27,6 +27,7 @@ func TestPresentFindsCommandsOnThePathAndFilesByPattern(t *testing.T) {
 		{"folder of that name", probe{command: ".."}, false},
 		{"file by pattern", probe{files: []string{"/nowhere/*", dir + "/tool-*"}}, true},
 		{"no file", probe{files: []string{dir + "/other-*"}}, false},
+		{"not a static program", probe{files: []string{dir + "/tool-*"}, static: true}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
