@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/cri"
 )
@@ -115,10 +114,10 @@ func TestInitFailed(t *testing.T) {
 }
 
 func TestIsSidecar(t *testing.T) {
-	if IsSidecar(&v1.Container{}) || IsSidecar(&v1.Container{RestartPolicy: ptr.To(v1.ContainerRestartPolicyOnFailure)}) {
+	if IsSidecar(&v1.Container{}) || IsSidecar(&v1.Container{RestartPolicy: new(v1.ContainerRestartPolicyOnFailure)}) {
 		t.Error("a regular init container is taken for a sidecar")
 	}
-	if !IsSidecar(&v1.Container{RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}) {
+	if !IsSidecar(&v1.Container{RestartPolicy: new(v1.ContainerRestartPolicyAlways)}) {
 		t.Error("a sidecar is not recognised")
 	}
 }

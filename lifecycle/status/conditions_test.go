@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 func isReady(name string) v1.ContainerStatus {
@@ -21,7 +20,7 @@ func isReady(name string) v1.ContainerStatus {
 
 func TestConditionsOfContainers(t *testing.T) {
 	pod := &v1.Pod{Spec: v1.PodSpec{
-		InitContainers: []v1.Container{{Name: "i"}, {Name: "s", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}},
+		InitContainers: []v1.Container{{Name: "i"}, {Name: "s", RestartPolicy: new(v1.ContainerRestartPolicyAlways)}},
 		Containers:     []v1.Container{{Name: "a"}, {Name: "b"}},
 	}}
 	done := ended("i", 0)

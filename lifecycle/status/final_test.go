@@ -81,7 +81,7 @@ func TestFinalClosesWhatMayHaveRun(t *testing.T) {
 				pod.Spec.InitContainers = []v1.Container{{Name: "i"}, {Name: "j"}}
 			}
 			if tt.side {
-				pod.Spec.InitContainers[1].RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
+				pod.Spec.InitContainers[1].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 			}
 			last := &v1.PodStatus{
 				Phase: v1.PodRunning, InitContainerStatuses: tt.init, ContainerStatuses: tt.main,
@@ -122,7 +122,7 @@ func TestFinalKeepsATerminalPhase(t *testing.T) {
 }
 
 func TestTransitions(t *testing.T) {
-	sidecar := v1.Container{Name: "a", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}
+	sidecar := v1.Container{Name: "a", RestartPolicy: new(v1.ContainerRestartPolicyAlways)}
 	for _, tt := range []struct {
 		desc      string
 		policy    v1.RestartPolicy

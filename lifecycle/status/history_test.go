@@ -12,7 +12,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/cri"
 )
@@ -75,7 +74,7 @@ func newHistory(choice byte) *history {
 		},
 	}
 	if choice&0x10 != 0 {
-		h.pod.Spec.InitContainers = []v1.Container{{Name: "i"}, {Name: "s", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}}
+		h.pod.Spec.InitContainers = []v1.Container{{Name: "i"}, {Name: "s", RestartPolicy: new(v1.ContainerRestartPolicyAlways)}}
 	}
 	h.facts.Sandboxes = []cri.SandboxStatus{{ID: "sb", Ready: true}}
 	return h
@@ -84,59 +83,84 @@ func newHistory(choice byte) *history {
 func (h *history) play(step byte) {
 	h.now = h.now.Add(time.Duration(1+step%3) * time.Second)
 	names := []string{"a", "b", "i", "s"}
-	name := names[int(step>>4)%len(names)]
-	if step>>4 >= 2 && len(h.pod.Spec.InitContainers) == 0 {
-		name = names[int(step>>4)%2]
+	if len(h.pod.Spec.InitContainers) == 0 {
+		names = names[:2]
 	}
+	name := names[int(step>>4)%len(names)]
 	newest := h.facts.Newest(name)
 	h.last = ""
-	switch op := step & 0xf; {
-	case op <= 3 && (newest == nil || newest.State != cri.ContainerRunning):
+	switch op := step & 0xf; op {
+	case 0, 1, 2, 3:
 		h.start(name, newest)
-	case op <= 7 && newest != nil && newest.State == cri.ContainerRunning:
-		h.last = "exit " + name
-		newest.State = cri.ContainerExited
-		newest.FinishedAt = h.now
-		newest.ExitCode = int32(step>>6) * 3
-		newest.Reason = "Error"
-		h.codes[containerID(newest)] = newest.ExitCode
-	case op == 8 && newest != nil:
-		h.last = "remove the newest record of " + name
-		h.remove(newest.ID)
-	case op == 9 && newest != nil:
-		h.last = "remove the oldest record of " + name
-		for i := len(h.facts.Containers) - 1; i >= 0; i-- {
-			if r := h.facts.Containers[i]; r.Name == name && r.State != cri.ContainerRunning {
-				h.remove(r.ID)
-				break
-			}
-		}
-	case op == 10 && newest != nil && newest.State != cri.ContainerCreated:
-		h.last = "the runtime loses the state of " + name
-		newest.State, newest.ExitCode, newest.Reason = cri.ContainerUnknown, 0, ""
-	case op == 11 && newest != nil && newest.State != cri.ContainerCreated:
-		h.last = "the runtime loses the exit code of " + name
-		newest.State, newest.ExitCode, newest.Reason = cri.ContainerExited, runtimeExitCodeUnknown, runtimeReasonUnknown
-		newest.FinishedAt = h.now
-	case op == 12:
+	case 4, 5, 6, 7:
+		h.exit(newest, int32(step>>6)*3)
+	case 8, 9:
+		h.removeOf(name, op == 8)
+	case 10, 11:
+		h.lose(newest, op == 10)
+	case 12:
 		h.last = "our process restarts"
 		if h.cached != nil {
 			h.pod.Status = *h.cached.DeepCopy()
 			h.cached = nil
 		}
 		clear(h.waiting)
-	case op == 13:
+	case 13:
 		h.last = "toggle the waiting reason of " + name
 		h.waiting[name] = !h.waiting[name]
-	case op == 14 && step>>4 == 15:
-		h.last = "delete"
-		h.pod.DeletionTimestamp = &metav1.Time{Time: h.now}
+	case 14:
+		if step>>4 == 15 {
+			h.last = "delete"
+			h.pod.DeletionTimestamp = &metav1.Time{Time: h.now}
+		}
+	}
+}
+
+func (h *history) exit(r *cri.ContainerStatus, code int32) {
+	if r == nil || r.State != cri.ContainerRunning {
+		return
+	}
+	h.last = "exit of " + r.ID
+	r.State, r.FinishedAt, r.ExitCode, r.Reason = cri.ContainerExited, h.now, code, "Error"
+	h.codes[containerID(r)] = code
+}
+
+// removeOf removes the newest record of a container, or the oldest of those that do not run.
+func (h *history) removeOf(name string, newest bool) {
+	var ids []string
+	for _, r := range h.facts.Containers {
+		if r.Name == name && (newest || r.State != cri.ContainerRunning) {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	id := ids[0]
+	if !newest {
+		id = ids[len(ids)-1]
+	}
+	h.last = "removal of " + id
+	h.facts.Containers = slices.DeleteFunc(h.facts.Containers, func(r cri.ContainerStatus) bool { return r.ID == id })
+}
+
+// lose makes the runtime forget the state of a record, or only its exit code.
+func (h *history) lose(r *cri.ContainerStatus, state bool) {
+	switch {
+	case r == nil:
+	case state:
+		h.last = "the runtime loses the state of " + r.ID
+		r.State, r.ExitCode, r.Reason = cri.ContainerUnknown, 0, ""
+	default:
+		h.last = "the runtime loses the exit code of " + r.ID
+		r.State, r.FinishedAt = cri.ContainerExited, h.now
+		r.ExitCode, r.Reason = runtimeExitCodeUnknown, runtimeReasonUnknown
 	}
 }
 
 // start makes a new instance as podsync does: numbered after the newest record, or from 0 if there is none.
 func (h *history) start(name string, newest *cri.ContainerStatus) {
-	if h.pod.DeletionTimestamp != nil || isTerminal(h.phase) {
+	if newest != nil && newest.State == cri.ContainerRunning || h.pod.DeletionTimestamp != nil || isTerminal(h.phase) {
 		return
 	}
 	h.last = "start " + name
@@ -149,10 +173,6 @@ func (h *history) start(name string, newest *cri.ContainerStatus) {
 		r.RestartCount = newest.RestartCount + 1
 	}
 	h.facts.Containers = append([]cri.ContainerStatus{r}, h.facts.Containers...)
-}
-
-func (h *history) remove(id string) {
-	h.facts.Containers = slices.DeleteFunc(h.facts.Containers, func(r cri.ContainerStatus) bool { return r.ID == id })
 }
 
 func (h *history) look(t *testing.T, when string) {
@@ -225,7 +245,7 @@ func (h *history) check(t *testing.T, when string, status *v1.PodStatus) {
 	}
 	clear(h.told)
 	for id, code := range told {
-		if real, ok := h.codes[id]; ok && code == real {
+		if actual, ok := h.codes[id]; ok && code == actual {
 			h.told[id] = code
 		}
 	}

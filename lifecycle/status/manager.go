@@ -39,9 +39,9 @@ const (
 	passPeriod = 10 * time.Second
 	// observeDelay keeps a fight with another writer from becoming a busy loop.
 	observeDelay = time.Second
-	// backoffMin and backoffMax bound the pause after a failure, which doubles with each. The kubelet repeats every 10 s.
-	backoffMin = 250 * time.Millisecond
-	backoffMax = 10 * time.Second
+	// firstPause and longestPause bound the pause after a failure, which doubles with each. The kubelet repeats every 10 s.
+	firstPause   = 250 * time.Millisecond
+	longestPause = 10 * time.Second
 )
 
 // Manager keeps the newest status of each pod and writes it to the API until it is accepted.

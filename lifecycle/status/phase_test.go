@@ -7,17 +7,16 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 )
 
 // Short words for container statuses: what a table reads best.
 func running(name string) v1.ContainerStatus {
-	return v1.ContainerStatus{Name: name, Started: ptr.To(true), State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}
+	return v1.ContainerStatus{Name: name, Started: new(true), State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}
 }
 
 func starting(name string) v1.ContainerStatus {
 	st := running(name)
-	st.Started = ptr.To(false)
+	st.Started = new(false)
 	return st
 }
 
@@ -85,12 +84,12 @@ func TestPhase(t *testing.T) {
 		{desc: "all init containers succeeded", policy: never, init: list(ended("i", 0), ended("j", 0)), main: list(running("a"), running("b")), want: v1.PodRunning},
 
 		{desc: "a sidecar is not known", policy: always, side: &nothing, main: list(running("a"), running("b")), want: v1.PodPending},
-		{desc: "a sidecar waits for the first time", policy: always, side: ptr.To(waiting("s")), main: list(waiting("a"), waiting("b")), want: v1.PodPending},
-		{desc: "a sidecar has not started and main has", policy: always, side: ptr.To(starting("s")), main: list(running("a"), running("b")), pastInit: true, want: v1.PodRunning},
-		{desc: "a sidecar has not started and nothing else", policy: always, side: ptr.To(starting("s")), main: list(ended("a", 1), ended("b", 1)), want: v1.PodPending},
-		{desc: "a sidecar waits to start again", policy: always, side: ptr.To(again("s", 1)), main: list(running("a"), running("b")), pastInit: true, want: v1.PodRunning},
-		{desc: "a sidecar runs after main ended", policy: never, side: ptr.To(running("s")), main: list(ended("a", 0), ended("b", 0)), pastInit: true, want: v1.PodRunning},
-		{desc: "a sidecar that failed does not spoil the pod", policy: never, side: ptr.To(ended("s", 1)), main: list(ended("a", 0), ended("b", 0)), terminal: true, want: v1.PodSucceeded},
+		{desc: "a sidecar waits for the first time", policy: always, side: new(waiting("s")), main: list(waiting("a"), waiting("b")), want: v1.PodPending},
+		{desc: "a sidecar has not started and main has", policy: always, side: new(starting("s")), main: list(running("a"), running("b")), pastInit: true, want: v1.PodRunning},
+		{desc: "a sidecar has not started and nothing else", policy: always, side: new(starting("s")), main: list(ended("a", 1), ended("b", 1)), want: v1.PodPending},
+		{desc: "a sidecar waits to start again", policy: always, side: new(again("s", 1)), main: list(running("a"), running("b")), pastInit: true, want: v1.PodRunning},
+		{desc: "a sidecar runs after main ended", policy: never, side: new(running("s")), main: list(ended("a", 0), ended("b", 0)), pastInit: true, want: v1.PodRunning},
+		{desc: "a sidecar that failed does not spoil the pod", policy: never, side: new(ended("s", 1)), main: list(ended("a", 0), ended("b", 0)), terminal: true, want: v1.PodSucceeded},
 	} {
 		t.Run(tt.desc, func(t *testing.T) {
 			pod := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: tt.policy, Containers: []v1.Container{{Name: "a"}, {Name: "b"}}}}
@@ -100,7 +99,7 @@ func TestPhase(t *testing.T) {
 			}
 			if tt.side != nil {
 				pod.Spec.InitContainers = append(pod.Spec.InitContainers,
-					v1.Container{Name: "s", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)})
+					v1.Container{Name: "s", RestartPolicy: new(v1.ContainerRestartPolicyAlways)})
 				status.InitContainerStatuses = append(status.InitContainerStatuses, *tt.side)
 			}
 			if got := phase(pod, status, tt.terminal, tt.pastInit); got != tt.want {

@@ -95,9 +95,9 @@ func (m *Manager) accepted(e *entry, s snapshot, r result) {
 // retry plans the next attempt after a failure. Only the first of a row is loud.
 func (m *Manager) retry(e *entry, err error) {
 	e.failures++
-	pause := backoffMax
+	pause := longestPause
 	if shift := e.failures - 1; shift < 16 {
-		pause = min(backoffMin<<shift, backoffMax)
+		pause = min(firstPause<<shift, longestPause)
 	}
 	log := m.log.With("pod", e.name.String(), "uid", e.uid, "failures", e.failures, "pause", pause, "error", err)
 	if e.failures == 1 {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/lifecycle/status"
 	"github.com/tombolo-dev/tombolo/provider/apierr"
@@ -67,7 +66,7 @@ func (s *Sink) PatchPodStatus(ctx context.Context, pod types.NamespacedName, uid
 // UID.
 func (s *Sink) DeletePod(ctx context.Context, pod types.NamespacedName, uid types.UID) error {
 	err := s.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: ptr.To(int64(0)),
+		GracePeriodSeconds: new(int64(0)),
 		Preconditions:      metav1.NewUIDPreconditions(string(uid)),
 	})
 	return apierr.Classify(err)
