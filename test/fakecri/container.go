@@ -41,7 +41,7 @@ func (s runtimeServer) CreateContainer(
 	name := containerName(cfg, box)
 	for _, other := range r.containers {
 		if containerName(other.config, other.box) == name {
-			return nil, fmt.Errorf("failed to reserve container name %q: name %q is reserved for %q", name, name, other.id)
+			return nil, fmt.Errorf("failed to reserve container name %q: %w", name, reservedError{name, other.id})
 		}
 	}
 	c := &container{id: r.nextID("c0"), config: cfg, box: box, image: image, created: r.clock.Now()}
@@ -149,9 +149,12 @@ func (s runtimeServer) ContainerStatus(
 	status := &runtimeapi.ContainerStatus{
 		Id: c.id, Metadata: c.config.GetMetadata(), State: c.state(),
 		CreatedAt: r.createdAt(c), StartedAt: r.reported(c.started), FinishedAt: r.reported(c.finished),
-		ExitCode: c.code, Reason: c.reason, Image: c.config.GetImage(), ImageRef: r.digest(c.image), ImageId: c.image,
+		ExitCode: c.code, Reason: c.reason, Image: c.config.GetImage(), ImageRef: c.image, ImageId: c.image,
 		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(),
 		User: &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{}},
+	}
+	if tag, digest, ok := r.names(c.image); ok {
+		status.Image, status.ImageRef = &runtimeapi.ImageSpec{Image: tag}, digest
 	}
 	if c.config.GetLogPath() != "" {
 		status.LogPath = path.Join(c.box.config.GetLogDirectory(), c.config.GetLogPath())

@@ -165,7 +165,7 @@ func TestFaults(t *testing.T) {
 		if n := len(rt.Sandboxes("a")); n != 1 {
 			t.Fatalf("%d sandboxes, want the one whose answer was lost", n)
 		}
-		if _, err := rt.Client().RunSandbox(t.Context(), cfg, ""); !errdefs.IsUnknown(err) {
+		if _, err := rt.Client().RunSandbox(t.Context(), cfg, ""); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("same attempt again = %v, want its name to be reserved", err)
 		}
 	})

@@ -50,14 +50,14 @@ func (r *Runtime) resolve(ref string) (id string, ok bool) {
 	return "", false
 }
 
-// digest returns the repository digest of an image. The lock is held.
-func (r *Runtime) digest(id string) string {
+// names returns the first name and repository digest of an image. The lock is held.
+func (r *Runtime) names(id string) (tag, digest string, ok bool) {
 	for _, name := range sortedKeys(r.images) {
 		if r.images[name] == id {
-			return repoDigest(name, id)
+			return name, repoDigest(name, id), true
 		}
 	}
-	return id
+	return "", "", false
 }
 
 func repoDigest(name, id string) string {
@@ -93,12 +93,8 @@ func (s imageServer) ImageStatus(
 	if !ok {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
-	for _, name := range sortedKeys(s.r.images) {
-		if s.r.images[name] == id {
-			return &runtimeapi.ImageStatusResponse{Image: s.r.image(name)}, nil
-		}
-	}
-	return &runtimeapi.ImageStatusResponse{}, nil
+	name, _, _ := s.r.names(id)
+	return &runtimeapi.ImageStatusResponse{Image: s.r.image(name)}, nil
 }
 
 func (s imageServer) ListImages(

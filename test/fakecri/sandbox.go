@@ -84,7 +84,7 @@ func (s runtimeServer) RunPodSandbox(
 	name := sandboxName(meta)
 	for _, other := range r.sandboxes {
 		if sandboxName(other.config.GetMetadata()) == name {
-			return nil, fmt.Errorf("failed to reserve sandbox name %q: name %q is reserved for %q", name, name, other.id)
+			return nil, fmt.Errorf("failed to reserve sandbox name %q: %w", name, reservedError{name, other.id})
 		}
 	}
 	box := &sandbox{
@@ -97,6 +97,15 @@ func (s runtimeServer) RunPodSandbox(
 	r.wake()
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: box.id}, nil
 }
+
+// reservedError is the end of a create whose name is taken. Its class is conflict, which becomes FailedPrecondition on the
+// wire.
+type reservedError struct{ name, id string }
+
+func (e reservedError) Error() string { return fmt.Sprintf("name %q is reserved for %q", e.name, e.id) }
+
+// Conflict makes it one of the class errdefs.ErrConflict.
+func (e reservedError) Conflict() {}
 
 func sandboxName(m *runtimeapi.PodSandboxMetadata) string {
 	return fmt.Sprintf("%s_%s_%s_%d", m.GetName(), m.GetNamespace(), m.GetUid(), m.GetAttempt())
