@@ -109,7 +109,8 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 	identity := cri.Identity{Cluster: o.ClusterID, Node: o.Name}
 	runtime := cri.NewClient(conn.CRI, cri.ClientOptions{Identity: identity, Observer: cri.NewMetrics(o.Registry), Clock: o.Clock})
 	n.monitor = machine.New(machine.Options{
-		Target: conn.Target, Facts: conn.Host, Runtime: runtime, Clock: o.Clock, Logger: o.Logger.With("part", "machine"), Registerer: o.Registry,
+		Target: conn.Target, Link: func() (time.Time, error) { state := conn.State(); return state.Since, state.Err },
+		Facts: conn.Host, Runtime: runtime, Clock: o.Clock, Logger: o.Logger.With("part", "machine"), Registerer: o.Registry,
 	})
 	n.recorder = events.Start(ctx, clients.events.CoreV1(), o.Name, o.Logger.With("part", "events"))
 	n.status = nodestatus.New(nodestatus.Options{

@@ -34,7 +34,7 @@ func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
 	if o.verbosity >= debugVerbosity {
 		level = slog.LevelDebug
 	}
-	handlerOptions := &slog.HandlerOptions{Level: level}
+	handlerOptions := &slog.HandlerOptions{Level: level, ReplaceAttr: plainErrors}
 	var handler slog.Handler
 	switch o.format {
 	case "text":
@@ -52,4 +52,12 @@ func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
 	}
 	klog.SetSlogLogger(logger)
 	return logger, nil
+}
+
+// plainErrors lets errors be logged by their text. Those of some libraries would bring a stack trace along otherwise.
+func plainErrors(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		a.Value = slog.StringValue(err.Error())
+	}
+	return a
 }

@@ -43,7 +43,10 @@ type Runtime interface {
 // Options are what a Monitor is made of.
 type Options struct {
 	// Target is the host's address as the user gave it, for messages.
-	Target  string
+	Target string
+	// Link tells since when and why there is no connection to the host; the error is nil while there is one. It knows
+	// better than a request that failed for it. It may be nil.
+	Link    func() (since time.Time, err error)
 	Facts   host.FactsReader
 	Runtime Runtime
 	Clock   clock.WithTicker

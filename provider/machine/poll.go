@@ -10,6 +10,7 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
 )
@@ -97,10 +98,25 @@ func (m *Monitor) take(a answer) (before, after State) {
 	if a.imagesRead {
 		s.Images = a.images
 	}
-	s.Link = m.link.outage()
+	if s.Link = m.link.outage(); s.Link != nil {
+		s.Link = ptr.To(m.told(*s.Link))
+	}
 	s.RuntimeDown = m.runtime.outage()
 	s.LastError = cmp.Or(a.factsErr, a.runtimeErr)
+	if a.factsErr != nil {
+		s.LastError = m.told(Outage{Err: a.factsErr}).Err
+	}
 	return before, m.state
+}
+
+// told is an outage as the link itself tells it, if it knows of one.
+func (m *Monitor) told(o Outage) Outage {
+	if m.opts.Link != nil {
+		if since, err := m.opts.Link(); err != nil {
+			return Outage{Since: since, Err: err}
+		}
+	}
+	return o
 }
 
 // report logs and counts what changed with a poll.

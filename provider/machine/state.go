@@ -45,15 +45,15 @@ func (s *State) LinkError() error {
 	if s.Link == nil {
 		return nil
 	}
-	return fmt.Errorf("link to host %s is down since %s: %w",
-		s.Target, s.Link.Since.UTC().Format(time.RFC3339), unavailable(s.Link.Err))
+	return unavailable(fmt.Errorf("link to host %s is down since %s: %w",
+		s.Target, s.Link.Since.UTC().Format(time.RFC3339), s.Link.Err))
 }
 
 // RuntimeError is nil when the runtime last said that it is ready. The texts are the kubelet's.
 func (s *State) RuntimeError() error {
 	switch {
 	case s.RuntimeDown != nil:
-		return fmt.Errorf("container runtime is down: %w", unavailable(s.RuntimeDown.Err))
+		return unavailable(fmt.Errorf("container runtime is down: %w", s.RuntimeDown.Err))
 	case s.Runtime == nil:
 		return errors.New("container runtime status check may not have completed yet")
 	default:
@@ -104,11 +104,17 @@ func (s *State) HostIPs() []string {
 	return out
 }
 
-// unavailable gives an error without a class that of an absent machine: whatever goes wrong on the way to the host says
-// nothing of a pod.
+// unavailable gives an error the class of an absent machine and keeps its text: whatever goes wrong on the way to the
+// host says nothing of a pod.
 func unavailable(err error) error {
 	if errdefs.IsUnavailable(err) {
 		return err
 	}
-	return fmt.Errorf("%w (%w)", err, errdefs.ErrUnavailable)
+	return absent{err}
 }
+
+// absent is an error of the class Unavailable with the text of another one.
+type absent struct{ error }
+
+// Unwrap returns the class and the error with the text.
+func (a absent) Unwrap() []error { return []error{errdefs.ErrUnavailable, a.error} }

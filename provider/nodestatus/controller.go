@@ -85,7 +85,10 @@ func New(o Options) *Controller {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Controller{opts: o, logger: logger, view: newView(o.Watches, o.Config.Name, o.Clock)}
+	return &Controller{
+		opts: o, logger: logger, view: newView(o.Watches, o.Config.Name, o.Clock),
+		waitingAt: o.Clock.Now(), // a short wait needs no words
+	}
 }
 
 // Node returns the node as the API last showed it, nil if it has none. It is shared and must not be changed.

@@ -139,7 +139,7 @@ func bytesQuantity(n uint64) resource.Quantity {
 
 func (c *Config) nodeInfo(s *machine.State) v1.NodeSystemInfo {
 	f := s.Facts
-	return v1.NodeSystemInfo{
+	info := v1.NodeSystemInfo{
 		MachineID:               f.MachineID,
 		SystemUUID:              f.SystemUUID,
 		BootID:                  f.BootID,
@@ -149,8 +149,11 @@ func (c *Config) nodeInfo(s *machine.State) v1.NodeSystemInfo {
 		KubeletVersion:          c.KubeletVersion,
 		OperatingSystem:         f.OS,
 		Architecture:            f.Architecture,
-		Swap:                    &v1.NodeSwapStatus{Capacity: ptr.To(int64(min(f.SwapBytes, 1<<62)))},
 	}
+	if f.SwapBytes > 0 { // the API refuses a capacity of zero
+		info.Swap = &v1.NodeSwapStatus{Capacity: ptr.To(int64(min(f.SwapBytes, 1<<62)))}
+	}
+	return info
 }
 
 // runtimeHandlers names the runtime's handlers. Their features are not claimed: a feature is one of the node only when
