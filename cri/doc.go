@@ -10,6 +10,7 @@
 //
 // # Concurrency
 //
-// A Client may be used by any number of goroutines. The pure functions keep no state and neither keep nor change their
-// arguments.
+// A Client may be used by any number of goroutines. The pure functions keep no state and change none of their arguments,
+// but AssemblePodStatus, which sorts its slices. Messages and slices that are handed over to become part of a
+// configuration are not copied.
 package cri
