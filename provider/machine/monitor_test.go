@@ -176,29 +176,39 @@ func TestMonitorSaysLinkDownWithinFifteenSecondsOfAKilledHost(t *testing.T) {
 	})
 }
 
-func TestMonitorLetsTheLinkSayWhatIsWrong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &remote{factsErr: refused(), runtimeErr: refused()}
-		since := time.Date(1999, 12, 31, 23, 0, 0, 0, time.UTC)
-		m := New(Options{
-			Target: "tls://192.0.2.7:8470", Facts: r, Runtime: r, Clock: clock.RealClock{},
-			Link: func() (time.Time, error) { return since, errors.New("certificate of the host has expired") },
+func TestMonitorLetsTheLinkSayWhatIsWrongSinceTheEarlierTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		since time.Duration
+		want  string
+	}{
+		"link saw it first":    {-4 * time.Hour, "1999-12-31T20:00:00Z"},
+		"request saw it first": {time.Hour, "2000-01-01T00:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &remote{factsErr: refused(), runtimeErr: refused()}
+				since := time.Now().Add(tc.since)
+				m := New(Options{
+					Target: "tls://192.0.2.7:8470", Facts: r, Runtime: r, Clock: clock.RealClock{},
+					Link: func() (time.Time, error) { return since, errors.New("certificate of the host has expired") },
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); m.Run(ctx) }()
+				time.Sleep(time.Minute)
+				cancel()
+				<-done
+				s := m.State()
+				want := "link to host tls://192.0.2.7:8470 is down since " + tc.want + ": certificate of the host has expired"
+				if err := s.LinkError(); err == nil || err.Error() != want || !errdefs.IsUnavailable(err) {
+					t.Errorf("link error:\n got %v\nwant %s, Unavailable", err, want)
+				}
+				if s.LastError == nil || s.LastError.Error() != "certificate of the host has expired" {
+					t.Errorf("last error = %v", s.LastError)
+				}
+			})
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); m.Run(ctx) }()
-		time.Sleep(time.Minute)
-		cancel()
-		<-done
-		s := m.State()
-		want := "link to host tls://192.0.2.7:8470 is down since 1999-12-31T23:00:00Z: certificate of the host has expired"
-		if err := s.LinkError(); err == nil || err.Error() != want || !errdefs.IsUnavailable(err) {
-			t.Errorf("link error:\n got %v\nwant %s, Unavailable", err, want)
-		}
-		if s.LastError == nil || s.LastError.Error() != "certificate of the host has expired" {
-			t.Errorf("last error = %v", s.LastError)
-		}
-	})
+	}
 }
 
 func TestMonitorSaysLinkDownWithinTwentySecondsOfASilentHost(t *testing.T) {

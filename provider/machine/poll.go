@@ -109,14 +109,20 @@ func (m *Monitor) take(a answer) (before, after State) {
 	return before, m.state
 }
 
-// told is an outage as the link itself tells it, if it knows of one.
+// told is an outage with the link's own reason, if it knows of one, and since the earlier of the two times: the link
+// sees a broken connection before a request, and a request sees a silent host before the link.
 func (m *Monitor) told(o Outage) Outage {
-	if m.opts.Link != nil {
-		if since, err := m.opts.Link(); err != nil {
-			return Outage{Since: since, Err: err}
-		}
+	if m.opts.Link == nil {
+		return o
 	}
-	return o
+	since, err := m.opts.Link()
+	if err == nil {
+		return o
+	}
+	if o.Since.Before(since) {
+		since = o.Since
+	}
+	return Outage{Since: since, Err: err}
 }
 
 // report logs and counts what changed with a poll.

@@ -299,6 +299,26 @@ func TestControllerWritesAnUnchangedStatusEveryFiveMinutesOnly(t *testing.T) {
 	})
 }
 
+func TestControllerWritesChangingMessagesEveryTenSecondsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := run(t, testState())
+		c.after(time.Minute)
+		before := c.writes()
+		for i := range 60 {
+			state := downState()
+			state.Link.Err = fmt.Errorf("attempt %d", i)
+			c.machine.set(state)
+			c.after(time.Second)
+		}
+		if got := c.writes() - before; got < 5 || got > 7 {
+			t.Errorf("%d writes in a minute of changing messages, want about 6", got)
+		}
+		if got := c.ready(); !strings.Contains(got, "HostLinkDown") || !strings.Contains(got, "attempt 5") {
+			t.Errorf("Ready is %s, want one of the last messages", got)
+		}
+	})
+}
+
 func TestControllerWritesAgainWhatSomebodyElseChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := run(t, testState())

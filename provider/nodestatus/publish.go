@@ -16,9 +16,9 @@ import (
 	"github.com/tombolo-dev/tombolo/provider/machine"
 )
 
-// publish hands the node over to virtual-kubelet's controller if the API has to learn of it: at once when we say something
-// new, and otherwise when the API's node differs, because a write failed or somebody else wrote, not more often than
-// every ten seconds.
+// publish hands the node over to virtual-kubelet's controller if the API has to learn of it: at once when there is news,
+// and otherwise when the API's node differs, because a message changed, a write failed or somebody else wrote, not more
+// often than every ten seconds.
 func (c *Controller) publish(ctx context.Context, node *v1.Node) {
 	r := c.current()
 	if r == nil {
@@ -28,7 +28,7 @@ func (c *Controller) publish(ctx context.Context, node *v1.Node) {
 	if before == nil {
 		before = c.firstBefore()
 	}
-	if c.sent != nil && shows(c.sent, node) && shows(node, c.sent) {
+	if c.sent != nil && sameNews(c.sent, node) {
 		api, known := c.view.get()
 		if !known || (api != nil && shows(api, node)) || c.opts.Clock.Since(c.sentAt) < updatePeriod {
 			return
