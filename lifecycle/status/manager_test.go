@@ -619,6 +619,36 @@ func TestWhatMustNotChangeIsKept(t *testing.T) {
 	})
 }
 
+// TestSetTakesAStatusThatWasChangedByHand is for callers that copy a status, change it and leave the rest to the Manager.
+func TestSetTakesAStatusThatWasChangedByHand(t *testing.T) {
+	pod := podNamed("web")
+	pod.Spec.RestartPolicy = v1.RestartPolicyAlways
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		st := v1.PodStatus{
+			Conditions:        []v1.PodCondition{cond(v1.PodReady, v1.ConditionFalse, "", then), {Type: v1.PodInitialized, Status: v1.ConditionTrue}},
+			ContainerStatuses: list(ended("z", 1), waiting("a")),
+		}
+		st.ContainerStatuses[0].State.Terminated.Message = "\xff"
+		b.Set(pod, st)
+		first, _ := b.Get(pod.UID)
+		if first.ContainerStatuses[0].Name != "a" || first.ContainerStatuses[1].State.Terminated.Message != "\uFFFD" {
+			t.Errorf("the status was taken as it is: %+v", first.ContainerStatuses)
+		}
+		pass(time.Hour)
+		changed := *first.DeepCopy()
+		changed.Conditions[0].Status = v1.ConditionTrue
+		changed.Conditions[1].LastTransitionTime = metav1.Now()
+		b.Set(pod, changed)
+		second, _ := b.Get(pod.UID)
+		if at := second.Conditions[0].LastTransitionTime; !at.Equal(new(metav1.Now())) {
+			t.Errorf("Ready changed at %v, want now", at)
+		}
+		if before, after := first.Conditions[1].LastTransitionTime, second.Conditions[1].LastTransitionTime; !before.Equal(&after) {
+			t.Errorf("Initialized did not change, but its time did from %v to %v", before, after)
+		}
+	})
+}
+
 func TestImpossibleStatusIsDropped(t *testing.T) {
 	pod := podNamed("job")
 	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
