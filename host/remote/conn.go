@@ -7,14 +7,15 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tombolo-dev/tombolo/cri"
@@ -66,13 +67,8 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(cri.MaxMessageBytes),
 			grpc.MaxCallSendMsgSize(cri.MaxMessageBytes)),
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			return nameUnreachable(o.Name, cc, invoke(ctx, method, req, reply, cc, opts...))
-		}),
-		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			stream, err := open(ctx, desc, cc, method, opts...)
-			return stream, nameUnreachable(o.Name, cc, err)
-		}),
+		grpc.WithUnaryInterceptor(nameUnreachable(o.Name)),
+		grpc.WithStreamInterceptor(nameUnreachableStream(o.Name)),
 	}
 	if !o.Local {
 		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{
@@ -87,10 +83,29 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// nameUnreachable says in an error of the connection itself what cannot be reached. An UNAVAILABLE that the other end
-// answered is left as it is.
-func nameUnreachable(name string, conn *grpc.ClientConn, err error) error {
-	if status.Code(err) != codes.Unavailable || conn.GetState() == connectivity.Ready {
+// nameUnreachable says in errors of the connection itself what cannot be reached. An UNAVAILABLE that the other end
+// answered, which shows by its metadata, is left as it is.
+func nameUnreachable(name string) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		var header, trailer metadata.MD
+		err := invoke(ctx, method, req, reply, cc, append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))...)
+		if err == nil || header.Len()+trailer.Len() > 0 {
+			return err
+		}
+		return unreachable(name, err)
+	}
+}
+
+// nameUnreachableStream does the same for streams that cannot be opened.
+func nameUnreachableStream(name string) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := open(ctx, desc, cc, method, opts...)
+		return stream, unreachable(name, err)
+	}
+}
+
+func unreachable(name string, err error) error {
+	if status.Code(err) != codes.Unavailable {
 		return err
 	}
 	return status.Error(codes.Unavailable, fmt.Sprintf("%s is not reachable: %s", name, status.Convert(err).Message()))

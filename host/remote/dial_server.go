@@ -58,6 +58,9 @@ func (s *service) connectTarget(ctx context.Context, first *hostpb.DialRequest) 
 
 // relay moves bytes both ways until both directions have ended or one of them broke.
 func (s *service) relay(stream dialServer, conn net.Conn) error {
+	// The caller may be gone after it has ended its direction, when nothing is received any more that would tell.
+	stop := context.AfterFunc(stream.Context(), func() { reset(conn) })
+	defer stop()
 	toTarget := make(chan error, 1)
 	s.relays.Go(func() {
 		err := relayToTarget(stream, conn)

@@ -251,7 +251,8 @@ func forwardEvents(
 	for event := range backlog {
 		if err := out.Send(event); err != nil {
 			cancel()
-			_ = <-ended // the caller is gone, and with it the interest in why
+			for range backlog { // until the receiver has ended
+			}
 			return err
 		}
 	}

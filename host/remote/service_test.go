@@ -1,0 +1,217 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/host/hostpb"
+)
+
+// fill gives every field of a structure a value of its own.
+func fill(t *testing.T, v reflect.Value, n *int) {
+	t.Helper()
+	*n++
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text-%d", *n))
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(*n))
+	case reflect.Uint64:
+		v.SetUint(uint64(*n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range 2 {
+			fill(t, v.Index(i), n)
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Unix(int64(*n), int64(*n)).UTC()))
+			return
+		}
+		for _, field := range v.Fields() {
+			fill(t, field, n)
+		}
+	default:
+		t.Fatalf("a field of type %s is new to this test", v.Type())
+	}
+}
+
+func filled[T any](t *testing.T) T {
+	t.Helper()
+	var out T
+	n := 0
+	fill(t, reflect.ValueOf(&out).Elem(), &n)
+	return out
+}
+
+func TestEveryFieldOfFactsCrossesTheLink(t *testing.T) {
+	want := filled[host.Facts](t)
+	l := connect(t, &fakeHost{facts: &want}, nil)
+	got, err := l.client.Facts(t.Context())
+	if diff := cmp.Diff(&want, got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
+	pod := host.Pod{UID: "u", Namespace: "n", Name: "p"}
+	hookRequest := host.HookRequest{PodUID: "u", ContainerID: "c", Kind: "preStop", Command: []string{"a", "b c"}, Timeout: 1500 * time.Millisecond}
+	hookResult := filled[host.HookResult](t)
+	fake := &fakeHost{path: "/var/x", uids: []types.UID{"a", "b"}, tail: []byte("end"), restart: 4, hook: &hookResult}
+	l := connect(t, fake, nil)
+	ctx := t.Context()
+	for name, test := range map[string]struct {
+		call   func() (any, error)
+		asked  []any
+		answer any
+	}{
+		"EnsurePod": {func() (any, error) { return nil, l.client.EnsurePod(ctx, pod, []string{"a", "b"}) }, []any{pod, []string{"a", "b"}}, nil},
+		"EnsureVolume emptyDir": {func() (any, error) { return l.client.EnsureVolume(ctx, "u", host.Volume{Name: "v", EmptyDir: true}) },
+			[]any{types.UID("u"), host.Volume{Name: "v", EmptyDir: true}}, "/var/x"},
+		"EnsureVolume hostPath": {func() (any, error) {
+			return l.client.EnsureVolume(ctx, "u", host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"})
+		}, []any{types.UID("u"), host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"}}, "/var/x"},
+		"EnsureTerminationLog": {func() (any, error) { return l.client.EnsureTerminationLog(ctx, "u", "c", 3) }, []any{types.UID("u"), "c", int32(3)}, "/var/x"},
+		"RemovePod":            {func() (any, error) { return nil, l.client.RemovePod(ctx, "u", true) }, []any{types.UID("u"), true}, nil},
+		"ListPods":             {func() (any, error) { return l.client.ListPods(ctx) }, nil, []types.UID{"a", "b"}},
+		"ReadTail":             {func() (any, error) { return l.client.ReadTail(ctx, "/x", 80) }, []any{"/x", int64(80)}, []byte("end")},
+		"RestartCount":         {func() (any, error) { return l.client.RestartCount(ctx, pod, "c") }, []any{pod, "c"}, int32(4)},
+		"RemoveLogs":           {func() (any, error) { return nil, l.client.RemoveLogs(ctx, "/x/0.log") }, []any{"/x/0.log"}, nil},
+		"RunHook":              {func() (any, error) { return l.client.RunHook(ctx, hookRequest) }, []any{hookRequest}, &hookResult},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake.asked = nil
+			answer, err := test.call()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.asked, fake.asked); diff != "" {
+				t.Errorf("asked: %s", diff)
+			}
+			if diff := cmp.Diff(test.answer, answer); diff != "" {
+				t.Errorf("answered: %s", diff)
+			}
+		})
+	}
+}
+
+func TestHelloTellsVersionAndTime(t *testing.T) {
+	l := connect(t, &fakeHost{}, nil)
+	resp, err := hostpb.NewHostServiceClient(l.conn).Hello(t.Context(), &hostpb.HelloRequest{Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.GetVersion() != "v1.2.3" || time.Since(resp.GetTime().AsTime()).Abs() > time.Minute {
+		t.Errorf("got %v", resp)
+	}
+}
+
+func TestErrorClassesSurviveTheLink(t *testing.T) {
+	for name, is := range map[string]struct {
+		class error
+		is    func(error) bool
+	}{
+		"not found":           {errdefs.ErrNotFound, errdefs.IsNotFound},
+		"invalid":             {errdefs.ErrInvalidArgument, errdefs.IsInvalidArgument},
+		"denied":              {errdefs.ErrPermissionDenied, errdefs.IsPermissionDenied},
+		"failed precondition": {errdefs.ErrFailedPrecondition, errdefs.IsFailedPrecondition},
+		"unavailable":         {errdefs.ErrUnavailable, errdefs.IsUnavailable},
+		"exhausted":           {errdefs.ErrResourceExhausted, errdefs.IsResourceExhausted},
+		"not implemented":     {errdefs.ErrNotImplemented, errdefs.IsNotImplemented},
+		"aborted":             {errdefs.ErrAborted, errdefs.IsAborted},
+		"exists":              {errdefs.ErrAlreadyExists, errdefs.IsAlreadyExists},
+		"of no class":         {errors.New("disk on fire"), errdefs.IsInternal},
+		"two errors":          {errors.Join(errdefs.ErrNotFound, errors.New("disk on fire")), errdefs.IsNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := connect(t, &fakeHost{err: fmt.Errorf("removing pod %q: %w", "x", is.class)}, nil)
+			err := l.client.RemovePod(t.Context(), "u", false)
+			if !is.is(err) || strings.Count(err.Error(), "removing pod") != 1 || strings.Contains(err.Error(), "rpc error") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestCancelledCallIsTheCallersDoingAndACutOneIsNot(t *testing.T) {
+	begun := make(chan struct{})
+	h := &blockingHost{begun: begun}
+	l := connect(t, h, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	if _, err := l.client.Facts(ctx); !errors.Is(err, context.Canceled) || errdefs.IsUnavailable(err) {
+		t.Errorf("cancelled: %v", err)
+	}
+	go func() { <-begun; l.cut() }()
+	if _, err := l.client.Facts(t.Context()); !errdefs.IsUnavailable(err) {
+		t.Errorf("cut: %v", err)
+	}
+}
+
+// blockingHost reads its facts until the call ends.
+type blockingHost struct {
+	fakeHost
+	begun chan struct{}
+}
+
+func (h *blockingHost) Facts(ctx context.Context) (*host.Facts, error) {
+	h.begun <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// panickingHost panics.
+type panickingHost struct{ fakeHost }
+
+func (*panickingHost) Facts(context.Context) (*host.Facts, error) { panic("oops") }
+
+func TestPanicEndsOnlyItsCall(t *testing.T) {
+	l := connect(t, &panickingHost{}, nil)
+	if _, err := l.client.Facts(t.Context()); !errdefs.IsInternal(err) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := l.client.ListPods(t.Context()); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}
+
+func TestCallsAreCountedByCode(t *testing.T) {
+	l := connect(t, &fakeHost{err: errdefs.ErrNotFound, facts: &host.Facts{}}, nil)
+	_, _ = l.client.ReadTail(t.Context(), "/x", 1)
+	_, _ = l.client.ReadTail(t.Context(), "/x", 1)
+	want := `
+# HELP tombolo_host_calls_total Calls that ended, by service, method and gRPC code.
+# TYPE tombolo_host_calls_total counter
+tombolo_host_calls_total{code="NotFound",method="ReadTail",service="tombolo.host.v1.HostService"} 2
+`
+	eventually(t, "both calls are counted", func() bool {
+		return testutil.GatherAndCompare(l.metrics, strings.NewReader(want), "tombolo_host_calls_total") == nil
+	})
+	if n, err := testutil.GatherAndCount(l.metrics, "tombolo_host_call_duration_seconds"); n != 1 || err != nil {
+		t.Errorf("durations: %d, %v", n, err)
+	}
+}
+
+func TestVolumeOfAnUnknownKindIsNotIgnored(t *testing.T) {
+	l := connect(t, &fakeHost{}, nil)
+	_, err := call(t.Context(), callTimeout, hostpb.NewHostServiceClient(l.conn).EnsureVolume, &hostpb.EnsureVolumeRequest{Uid: "u", Name: "v"})
+	if !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), `volume "v"`) {
+		t.Errorf("got %v", err)
+	}
+}
