@@ -71,6 +71,13 @@ func TestMerge(t *testing.T) {
 			want: v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{cond(v1.DisruptionTarget, v1.ConditionTrue, "PreemptionByScheduler", then)}},
 		},
 		{
+			desc:     "nothing is withheld and no disruption told once the API has a terminal phase",
+			api:      v1.PodStatus{Phase: v1.PodFailed, Reason: "r", Conditions: []v1.PodCondition{cond(v1.DisruptionTarget, v1.ConditionTrue, "PreemptionByScheduler", then)}},
+			ours:     v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Conditions: []v1.PodCondition{cond(v1.DisruptionTarget, v1.ConditionTrue, "ours", then)}},
+			couldRun: true,
+			want:     v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Conditions: []v1.PodCondition{cond(v1.DisruptionTarget, v1.ConditionTrue, "PreemptionByScheduler", then)}},
+		},
+		{
 			desc: "no terminal pod is ready",
 			api:  v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{cond(v1.PodReady, v1.ConditionTrue, "", then)}},
 			ours: v1.PodStatus{Phase: v1.PodSucceeded, Conditions: []v1.PodCondition{
