@@ -137,8 +137,11 @@ func (e *Engine) observeStopped(ctx context.Context, before *cri.PodStatus) (*cr
 	if err != nil {
 		return nil, err
 	}
-	if running := after.Running(); len(running) > 0 {
-		return nil, fmt.Errorf("container %q of pod %s still runs after it was stopped", running[0].Name, before.UID)
+	for i := range after.Containers {
+		// A container that the runtime lost track of may still run: only an end that was seen is one.
+		if cs := &after.Containers[i]; cs.State == cri.ContainerRunning || cs.State == cri.ContainerUnknown {
+			return nil, fmt.Errorf("container %q of pod %s is %s after it was stopped", cs.Name, before.UID, cs.State)
+		}
 	}
 	return after, nil
 }
