@@ -91,6 +91,8 @@ func TestContainerHistory(t *testing.T) {
 		old     *v1.ContainerStatus
 		reason  bool
 		deleted bool
+		over    bool
+		policy  v1.RestartPolicy
 		want    string
 	}{
 		{desc: "never seen", want: "waiting, last -, restarts 0"},
@@ -123,6 +125,10 @@ func TestContainerHistory(t *testing.T) {
 		{desc: "ran and is gone while the pod is deleted", deleted: true, old: told(2, ran(1), none), want: "waiting, last unknown(137), restarts 2"},
 		{desc: "ran and is gone, an earlier end is known", old: told(2, ran(5), over(1, 6, 1)), want: "waiting, last c1 ended(6), restarts 3"},
 		{
+			desc: "running again, and nobody saw the end before", records: []cri.ContainerStatus{rec(1, cri.ContainerRunning, 5)},
+			old: told(0, ran(1), none), want: "running, last unknown(137), restarts 1",
+		},
+		{
 			desc: "running again after it was gone", records: []cri.ContainerStatus{{ID: "x", Name: "a", State: cri.ContainerRunning, RestartCount: 1, CreatedAt: at(9)}},
 			old: &v1.ContainerStatus{Name: "a", RestartCount: 3, State: wait(), LastTerminationState: guessed(2)}, want: "running, last unknown(137), restarts 3",
 		},
@@ -132,6 +138,18 @@ func TestContainerHistory(t *testing.T) {
 		{
 			desc: "held back, gone, and the pod is deleted", deleted: true, reason: true,
 			old: told(2, wait(), over(2, 6, 1)), want: "c2 ended(6), last -, restarts 2",
+		},
+		{
+			desc: "ended for good, is gone, and is held back", policy: v1.RestartPolicyNever, reason: true,
+			old: told(2, over(2, 6, 1), none), want: "c2 ended(6), last -, restarts 2",
+		},
+		{
+			desc: "held back, and the pod was stopped for good", over: true, reason: true, records: []cri.ContainerStatus{exited(2, 6, 9)},
+			old: told(2, wait(), over(2, 6, 9)), want: "c2 ended(6), last -, restarts 2",
+		},
+		{
+			desc: "the last instance's code is lost, an earlier one is known", records: []cri.ContainerStatus{rec(2, cri.ContainerRunning, 9), lost(1, 5)},
+			old: told(1, ran(5), over(0, 6, 1)), want: "running, last unknown(255), restarts 2",
 		},
 		{
 			desc: "held back, then shown as it is", records: []cri.ContainerStatus{exited(2, 6, 9)},
@@ -190,12 +208,12 @@ func TestContainerHistory(t *testing.T) {
 		{desc: "the runtime's guess is better than nothing", records: []cri.ContainerStatus{lost(0, 1)}, want: "unknown(255), last -, restarts 0"},
 	} {
 		t.Run(tt.desc, func(t *testing.T) {
-			pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}}}}
+			pod := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: tt.policy, Containers: []v1.Container{{Name: "a"}}}}
 			if tt.deleted {
 				pod.DeletionTimestamp = &metav1.Time{Time: at(30)}
 			}
 			in := Input{
-				Pod: pod, Now: at(40), Runtime: &cri.PodStatus{Containers: tt.records},
+				Pod: pod, Now: at(40), Terminal: tt.over, Runtime: &cri.PodStatus{Containers: tt.records},
 				WaitingReason: func(string) (string, string, bool) { return "CrashLoopBackOff", "", tt.reason },
 			}
 			if tt.old != nil {
@@ -203,6 +221,32 @@ func TestContainerHistory(t *testing.T) {
 			}
 			status := Generate(in)
 			if got := brief(status.ContainerStatuses[0]); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestInitContainerThatSucceededIsNotHeldBack(t *testing.T) {
+	pod := &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "a"}}, Containers: []v1.Container{{Name: "main"}}}}
+	for _, tt := range []struct {
+		desc   string
+		code   int32
+		reason string
+		want   string
+	}{
+		{desc: "succeeded", want: "c0 ended(0), last -, restarts 0"},
+		{desc: "failed", code: 1, want: "waiting, last c0 ended(1), restarts 0"},
+		{desc: "killed for memory with exit code 0", reason: "OOMKilled", want: "waiting, last c0 ended(0), restarts 0"},
+	} {
+		t.Run(tt.desc, func(t *testing.T) {
+			record := exited(0, tt.code, 1)
+			record.Reason = tt.reason
+			status := Generate(Input{
+				Pod: pod, Runtime: &cri.PodStatus{Containers: []cri.ContainerStatus{record}},
+				WaitingReason: func(string) (string, string, bool) { return "CrashLoopBackOff", "", true },
+			})
+			if got := brief(status.InitContainerStatuses[0]); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

@@ -39,7 +39,7 @@ func (g *generation) terminated(r *cri.ContainerStatus, known *v1.ContainerState
 }
 
 // lastEnd is how the instance before the present one ended. It comes from the second newest record, or from what was
-// known before that record was removed. A known end is better than a guess, a later one better than an earlier one.
+// known before that record was removed.
 func (g *generation) lastEnd(st, old *v1.ContainerStatus, second *cri.ContainerStatus) *v1.ContainerStateTerminated {
 	var last *v1.ContainerStateTerminated
 	if second != nil && second.State == cri.ContainerExited {
@@ -54,7 +54,7 @@ func (g *generation) lastEnd(st, old *v1.ContainerStatus, second *cri.ContainerS
 	if ended := old.State.Terminated; ended != nil && old.ContainerID != st.ContainerID {
 		last = laterEnd(last, ended)
 	}
-	if last == nil && old.State.Running != nil && st.State.Waiting != nil && st.ContainerID == "" {
+	if last == nil && old.State.Running != nil && old.ContainerID != st.ContainerID {
 		last = guess(messageNotFoundDeleted, old.ContainerID)
 	}
 	return last.DeepCopy()
@@ -97,17 +97,12 @@ func settle(st *v1.ContainerStatus) {
 	}
 }
 
-// laterEnd returns the end to keep of two, either of which may be nil.
+// laterEnd returns the later of two ends, either of which may be nil. Our own guess has no time and gives way.
 func laterEnd(a, b *v1.ContainerStateTerminated) *v1.ContainerStateTerminated {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
-		return a
-	case isGuess(a) != isGuess(b):
-		if isGuess(a) {
-			return b
-		}
 		return a
 	case b.FinishedAt.After(a.FinishedAt.Time):
 		return b
