@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,6 +63,43 @@ func Abandoned() ([]string, error) {
 	return abandoned, nil
 }
 
+// CleanOrphans removes what is left of testbeds that have hosts but neither a running etcd nor, any more, a state folder that
+// [Abandoned] would find.
+func CleanOrphans(ctx context.Context, log io.Writer) error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	ids := map[string]bool{}
+	for _, h := range all {
+		groups, err := filepath.Glob(filepath.Join(h.Mount, runCgroup("*")))
+		if err != nil {
+			return fmt.Errorf("looking for orphaned testbeds: %w", err)
+		}
+		for _, g := range groups {
+			ids[strings.TrimPrefix(filepath.Base(g), runCgroup(""))] = true
+		}
+	}
+	var failed []error
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		processes, err := markedProcesses(id)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(processes, func(p recorded) bool { return p.Name == "etcd" && p.alive() }) {
+			continue
+		}
+		fmt.Fprintf(log, "cleaning testbed %s\n", id)
+		failed = append(failed, removeMarked(ctx, id))
+	}
+	return errors.Join(failed...)
+}
+
+// removeMarked kills and removes everything on the machine, outside the state folder, that carries the identifier.
+func removeMarked(ctx context.Context, id string) error {
+	return errors.Join(killMarked(ctx, id), removeCgroup(ctx, runCgroup(id)), removeLinks(ctx, bridgeName(id)))
+}
+
 // teardown stops and removes everything but the logs. Each step works on what is found and not on what should be there, and
 // a failed one does not keep the later ones from being tried.
 func (c *Cluster) teardown(ctx context.Context) error {
@@ -69,9 +107,7 @@ func (c *Cluster) teardown(ctx context.Context) error {
 		c.stopOthers(ctx),
 		c.removeHosts(ctx),
 		c.stopControlPlane(ctx),
-		killMarked(ctx, c.id),
-		removeCgroup(ctx, runCgroup(c.id)),
-		removeLinks(ctx, bridgeName(c.id)),
+		removeMarked(ctx, c.id),
 		unmountBelow(c.StateDir()),
 	}
 	if err := errors.Join(failed...); err != nil {

@@ -114,7 +114,7 @@ func (h *Host) StartContainerd(ctx context.Context) error {
 	defer cancel()
 	last := error(nil)
 	err = poll(ctx, func() bool {
-		last = h.withCRI(ctx, func(conn grpc.ClientConnInterface) error {
+		last = h.withCRI(func(conn grpc.ClientConnInterface) error {
 			_, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
 			return err
 		})
@@ -176,7 +176,7 @@ func (h *Host) importImages(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return h.withCRI(ctx, func(conn grpc.ClientConnInterface) error {
+	return h.withCRI(func(conn grpc.ClientConnInterface) error {
 		client := runtimeapi.NewImageServiceClient(conn)
 		for _, name := range []string{images.Pause, images.Busybox, images.Agnhost} {
 			err := poll(ctx, func() bool {
@@ -211,14 +211,11 @@ func (c *Cluster) imageArchive(ctx context.Context) (string, error) {
 }
 
 // withCRI calls use with a connection to the host's containerd.
-func (h *Host) withCRI(ctx context.Context, use func(grpc.ClientConnInterface) error) error {
+func (h *Host) withCRI(use func(grpc.ClientConnInterface) error) error {
 	conn, err := grpc.NewClient("unix://"+h.ContainerdSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("connecting to containerd of %s: %w", h.name, err)
 	}
 	defer conn.Close()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	return use(conn)
 }

@@ -168,40 +168,37 @@ func (c *Cluster) awaitDefaultServiceAccount(ctx context.Context) error {
 func (c *Cluster) awaitHTTP(ctx context.Context, p *Process, client *http.Client, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	ended := errors.New("ended")
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	go func() { // ends with the context
-		select {
-		case <-p.Done():
-			end(ended)
-		case <-ctx.Done():
-		}
-	}()
-	last := "no answer"
+	var last error
 	err := poll(ctx, func() bool {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			last = err.Error()
-			return false
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			last = err.Error()
-			return false
-		}
-		defer response.Body.Close()
-		last = response.Status
-		return response.StatusCode == http.StatusOK
+		last = ask(ctx, client, url)
+		return last == nil || !p.record.alive()
 	})
 	switch {
-	case err == nil:
+	case err == nil && last == nil:
 		return nil
-	case errors.Is(err, ended):
+	case err == nil:
+		<-p.Done()
 		return p.failure(fmt.Sprintf("ended before it was ready (%v)", p.Err()))
 	default:
-		return p.failure(fmt.Sprintf("did not become ready in %s (%s: %s)", readyTimeout, url, last))
+		return p.failure(fmt.Sprintf("did not become ready in %s (%s: %v)", readyTimeout, url, last))
 	}
+}
+
+// ask returns nil if the URL answers 200.
+func ask(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
 }
 
 func loopback() netip.Addr { return netip.MustParseAddr("127.0.0.1") }

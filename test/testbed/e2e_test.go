@@ -308,7 +308,6 @@ func testKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
 	owner := exec.CommandContext(t.Context(), os.Args[0])
 	owner.Env = append(os.Environ(), helperVariable+"="+dir)
 	said, err := owner.StdoutPipe()
@@ -318,6 +317,16 @@ func testKilled(t *testing.T) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // for a test that fails half way
+		_ = owner.Process.Kill()
+		_ = owner.Wait()
+		if err := Clean(context.Background(), dir, nil); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	first := make([]byte, 2)
 	if _, err := io.ReadFull(said, first); err != nil || string(first) != "up" {
 		rest, _ := io.ReadAll(said)

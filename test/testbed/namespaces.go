@@ -66,7 +66,7 @@ umount /run/testbed
 rmdir /run/testbed
 echo {{.MachineID}} > /etc/machine-id
 echo {{.Name}} > /etc/hostname
-printf 'runtime-endpoint: unix://%s\nimage-endpoint: unix://%s\n' {{.Socket}} {{.Socket}} > /etc/crictl.yaml
+printf 'runtime-endpoint: unix://%s\nimage-endpoint: unix://%s\ntimeout: 60\n' {{.Socket}} {{.Socket}} > /etc/crictl.yaml
 
 # As on a booted machine: what is mounted here is seen by containers that ask for it.
 mount --make-rshared /

@@ -106,6 +106,9 @@ func clean(dir *string) *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "cleaning %s\n", d)
 				failed = append(failed, testbed.Clean(cmd.Context(), d, cmd.ErrOrStderr()))
 			}
+			if !cmd.Flags().Changed("state-dir") {
+				failed = append(failed, testbed.CleanOrphans(cmd.Context(), cmd.ErrOrStderr()))
+			}
 			return errors.Join(failed...)
 		},
 	}
