@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
@@ -77,9 +78,6 @@ func (w *Workers) take(wk *worker) job {
 	}
 	j.ctx, j.cancel = context.WithCancel(w.ctx)
 	wk.cancelStep = j.cancel
-	if wk.state.startedAt.IsZero() {
-		wk.state.startedAt = w.clock.Now()
-	}
 	return j
 }
 
@@ -88,12 +86,11 @@ func (w *Workers) step(wk *worker, j job, lastEnd time.Time) error {
 	begin := w.clock.Now()
 	defer func() { w.metrics.observe(j, w.clock.Since(begin)) }()
 	if j.pod == nil {
-		w.markTerminating(wk)
 		return w.steps.SyncTerminatingRuntimePod(j.ctx, j.runtime, j.deadline)
 	}
 	status, err := w.cache.GetNewerThan(j.ctx, wk.uid, lastEnd)
 	if err != nil {
-		if j.ctx.Err() == nil {
+		if j.ctx.Err() == nil && !errdefs.IsUnavailable(err) { // a lost link is not the pod's trouble
 			w.warn(j.pod, "FailedSync", "error determining status: "+err.Error())
 		}
 		return err
@@ -110,7 +107,6 @@ func (w *Workers) dispatch(wk *worker, j job, status *cri.PodStatus) error {
 		}
 		return err
 	case PhaseTerminating:
-		w.markTerminating(wk)
 		return w.steps.SyncTerminatingPod(j.ctx, j.pod, status, j.deadline)
 	default:
 		return w.steps.SyncTerminatedPod(j.ctx, j.pod, status)
@@ -127,13 +123,6 @@ func (w *Workers) completed(wk *worker) {
 		wk.state.shorten(now.Add(max(gracePeriod(wk.pod), minGrace)))
 		w.log.Info("pod ended by itself", "uid", wk.uid)
 	}
-	wk.state.startedTerminating = true
-}
-
-func (w *Workers) markTerminating(wk *worker) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	wk.state.startedTerminating = true
 }
 
 // advance moves the state after a step. It returns when the next step is due, or that there is none.

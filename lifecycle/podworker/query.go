@@ -45,14 +45,3 @@ func (w *Workers) Known(uid types.UID) bool {
 	_, ok := w.byUID[uid]
 	return ok
 }
-
-// Phase returns the phase of a known pod.
-func (w *Workers) Phase(uid types.UID) (Phase, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	wk, ok := w.byUID[uid]
-	if !ok {
-		return PhaseSync, false
-	}
-	return wk.state.phase(), true
-}

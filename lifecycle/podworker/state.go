@@ -35,14 +35,12 @@ const (
 
 // state is what is known of one pod's progress. Times are only ever set, never cleared.
 type state struct {
-	firstSeen          time.Time
-	startedAt          time.Time // the first step began
-	terminatingAt      time.Time // termination was requested
-	terminatedAt       time.Time // every container has stopped
-	startedTerminating bool      // a terminating step began: no container is created after this
-	finished           bool
-	deleted            bool
-	evicted            bool
+	firstSeen     time.Time
+	terminatingAt time.Time // termination was requested
+	terminatedAt  time.Time // every container has stopped
+	finished      bool
+	deleted       bool
+	evicted       bool
 	// deadline is when the last container must have been killed. It is zero before termination is requested and only
 	// moves closer after.
 	deadline time.Time
@@ -130,7 +128,7 @@ func nextDeadline(s *state, u *Update, known *v1.Pod, now time.Time) time.Time {
 		return firstDeadline(s, pod, now)
 	}
 	if pod.DeletionGracePeriodSeconds != nil {
-		return shorterRequest(s, pod, now)
+		return repeatedDeletion(s, pod, now)
 	}
 	return s.deadline
 }
@@ -155,10 +153,9 @@ func firstDeadline(s *state, pod *v1.Pod, now time.Time) time.Time {
 	}
 }
 
-// shorterRequest gives the deadline of a repeated deletion. A repetition with the same grace period (every status change
-// of the pod brings one) must not move the deadline, so it counts from the API's deletion timestamp unless the
-// grace period itself is shorter than what is left.
-func shorterRequest(s *state, pod *v1.Pod, now time.Time) time.Time {
+// repeatedDeletion gives the deadline of a pod that is being deleted and is told so again: the one it has (a change of its
+// labels repeats the same grace period), unless the grace period asked for now is shorter than what is left.
+func repeatedDeletion(s *state, pod *v1.Pod, now time.Time) time.Time {
 	asked := max(time.Duration(*pod.DeletionGracePeriodSeconds)*time.Second, minGrace)
 	if left := s.deadline.Sub(now); asked < left {
 		return now.Add(asked)

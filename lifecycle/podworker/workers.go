@@ -133,24 +133,17 @@ func (wk *worker) poke() {
 	}
 }
 
-// Forget drops the memory of finished pods that are not in desired and returns the UIDs it still remembers that are not
-// desired. Call it only with a complete desired set.
-func (w *Workers) Forget(desired map[types.UID]struct{}) (orphans []types.UID) {
+// Forget drops the memory of finished pods that are not in desired. Call it only with a complete desired set.
+func (w *Workers) Forget(desired map[types.UID]struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.synced = true
 	for uid, wk := range w.byUID {
-		if _, ok := desired[uid]; ok {
-			continue
-		}
-		if wk.state.finished {
+		if _, ok := desired[uid]; !ok && wk.state.finished {
 			delete(w.byUID, uid)
-			continue
 		}
-		orphans = append(orphans, uid)
 	}
 	w.metrics.setWorking(w.byUID, desired)
-	return orphans
 }
 
 // retryDelay is how long after a step its pod is due again.

@@ -6,12 +6,14 @@ package podworker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -130,8 +132,16 @@ func TestDeletedPodGoesThroughEveryPhaseOnce(t *testing.T) {
 		w.Update(Update{Type: Change, Pod: deleted(30, 30, time.Now())})
 		time.Sleep(time.Hour)
 		expect(t, steps, "create", "terminating", "terminated")
-		if ph, ok := w.Phase("u1"); !ok || ph != PhaseFinished {
-			t.Errorf("phase %s known %v, want a remembered finished pod", ph, ok)
+		if !w.Known("u1") {
+			t.Error("a finished pod that is still desired was forgotten")
+		}
+		w.Forget(map[types.UID]struct{}{"u1": {}})
+		if !w.Known("u1") {
+			t.Error("a finished pod that is still desired was forgotten by Forget")
+		}
+		w.Forget(nil)
+		if w.Known("u1") {
+			t.Error("a finished pod that nobody wants is still remembered")
 		}
 	})
 }
@@ -237,6 +247,24 @@ func TestUnobservablePodIsWarnedAboutAndRetried(t *testing.T) {
 	if len(warned) < 2 || warned[0] != "FailedSync: error determining status: inspect" {
 		t.Errorf("warnings %q", warned)
 	}
+}
+
+func TestLostLinkWarnsOfNoPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cache := &fakeCache{err: fmt.Errorf("inspecting: %w", errdefs.ErrUnavailable)}
+		w := New(ctx, Options{
+			Steps: &fakeSteps{}, Cache: cache, Clock: clock.RealClock{},
+			Warn: func(_ *v1.Pod, reason, msg string) { t.Errorf("warned: %s: %s", reason, msg) },
+		})
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		time.Sleep(30 * time.Second)
+		cancel()
+		w.Wait()
+		if len(cache.asked) < 2 {
+			t.Errorf("asked %d times, want it tried again", len(cache.asked))
+		}
+	})
 }
 
 func TestOrphanIsStoppedAndForgotten(t *testing.T) {
