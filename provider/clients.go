@@ -34,28 +34,26 @@ type clients struct {
 
 // newClients makes clients that say who they are.
 func newClients(base *rest.Config, version string) (*clients, error) {
-	make := func(part string, change func(*rest.Config)) (kubernetes.Interface, error) {
+	var c clients
+	for _, part := range []struct {
+		name   string
+		client *kubernetes.Interface
+		set    func(*rest.Config)
+	}{
+		{"pods", &c.general, func(config *rest.Config) { config.QPS, config.Burst = apiQPS, apiBurst }},
+		{"heartbeat", &c.heartbeat, func(config *rest.Config) { config.QPS, config.Timeout = -1, heartbeatTimeout }},
+		{"events", &c.events, func(config *rest.Config) { config.QPS, config.Burst = eventQPS, eventBurst }},
+	} {
 		config := rest.CopyConfig(base)
-		config.UserAgent = "tombolo-node/" + version + " " + part
+		config.UserAgent = "tombolo-node/" + version + " " + part.name
 		config.ContentType = runtime.ContentTypeProtobuf
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-		change(config)
+		part.set(config)
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, fmt.Errorf("making a client of the Kubernetes API: %w", err)
 		}
-		return client, nil
-	}
-	var c clients
-	var err error
-	if c.general, err = make("pods", func(config *rest.Config) { config.QPS, config.Burst = apiQPS, apiBurst }); err != nil {
-		return nil, err
-	}
-	if c.heartbeat, err = make("heartbeat", func(config *rest.Config) { config.QPS, config.Timeout = -1, heartbeatTimeout }); err != nil {
-		return nil, err
-	}
-	if c.events, err = make("events", func(config *rest.Config) { config.QPS, config.Burst = eventQPS, eventBurst }); err != nil {
-		return nil, err
+		*part.client = client
 	}
 	return &c, nil
 }

@@ -41,7 +41,7 @@ func until(ctx context.Context, clk clock.Clock, logger *slog.Logger, what strin
 		}
 		if logged.IsZero() || clk.Since(logged) >= discoverLogPeriod {
 			logged = clk.Now()
-			logger.Warn("Waiting for "+what, "error", err)
+			logger.Warn("Waiting", "for", what, "error", err)
 		}
 		timer := clk.NewTimer(discoverPause)
 		select {

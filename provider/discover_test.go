@@ -34,7 +34,7 @@ func TestUntilAsksUntilAnAnswerComesAndSaysWhatItWaitsFor(t *testing.T) {
 		if err != nil || asked != 13 || time.Since(began) != 12*time.Second {
 			t.Errorf("err %v after %d attempts and %v, want none after 13 in 12 s", err, asked, time.Since(began))
 		}
-		if got := strings.Count(log.String(), "Waiting for the tide"); got != 3 {
+		if got := strings.Count(log.String(), `msg=Waiting for="the tide"`); got != 3 {
 			t.Errorf("%d lines in 12 s, want one each 5 s:\n%s", got, log.String())
 		}
 	})

@@ -175,7 +175,7 @@ func (n *assembly) run(ctx context.Context) error {
 // port is the port that a listener listens on.
 func port(listener net.Listener) int32 {
 	if addr, ok := listener.Addr().(*net.TCPAddr); ok {
-		return int32(addr.Port)
+		return int32(addr.AddrPort().Port())
 	}
 	return 0
 }

@@ -173,7 +173,7 @@ func (o *nodeOptions) checkServing() (netip.Addr, []error) {
 		}
 	}
 	if _, err := netip.ParseAddr(o.address); err != nil {
-		problems = append(problems, fmt.Errorf("--address %q: give one IP address, such as 0.0.0.0 or ::", o.address))
+		problems = append(problems, fmt.Errorf("--address %q: give one IP address, such as :: or 0.0.0.0", o.address))
 	}
 	if o.port < 1 || o.port > 65535 {
 		problems = append(problems, fmt.Errorf("--port %d: give a port from 1 to 65535", o.port))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
 )
@@ -99,7 +98,7 @@ func (m *Monitor) take(a answer) (before, after State) {
 		s.Images = a.images
 	}
 	if s.Link = m.link.outage(); s.Link != nil {
-		s.Link = ptr.To(m.told(*s.Link))
+		s.Link = new(m.told(*s.Link))
 	}
 	s.RuntimeDown = m.runtime.outage()
 	s.LastError = cmp.Or(a.factsErr, a.runtimeErr)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
-	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/provider/machine"
@@ -151,7 +150,7 @@ func (c *Config) nodeInfo(s *machine.State) v1.NodeSystemInfo {
 		Architecture:            f.Architecture,
 	}
 	if f.SwapBytes > 0 { // the API refuses a capacity of zero
-		info.Swap = &v1.NodeSwapStatus{Capacity: ptr.To(int64(min(f.SwapBytes, 1<<62)))}
+		info.Swap = &v1.NodeSwapStatus{Capacity: new(int64(min(f.SwapBytes, 1<<62)))}
 	}
 	return info
 }

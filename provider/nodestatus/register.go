@@ -25,8 +25,8 @@ const (
 	// reportPeriod is the kubelet's nodeStatusReportFrequency: how often a status that did not change is written.
 	reportPeriod = 5 * time.Minute
 	// The kubelet's back-off between attempts to register.
-	registerBackoffMin = 100 * time.Millisecond
-	registerBackoffMax = 7 * time.Second
+	registerBackoffFirst = 100 * time.Millisecond
+	registerBackoffLast  = 7 * time.Second
 )
 
 // registration is one run of virtual-kubelet's node controller. It is the NodeProvider of that run.
@@ -78,7 +78,7 @@ func (c *Controller) newestNode() *v1.Node {
 
 // register runs virtual-kubelet's controller until ctx ends. It gives up when it cannot register, so it is run again.
 func (c *Controller) register(ctx context.Context) {
-	backoff := registerBackoffMin
+	backoff := registerBackoffFirst
 	for ctx.Err() == nil {
 		err := c.runNodeController(ctx)
 		if ctx.Err() != nil {
@@ -92,7 +92,7 @@ func (c *Controller) register(ctx context.Context) {
 			return
 		case <-timer.C():
 		}
-		backoff = min(2*backoff, registerBackoffMax)
+		backoff = min(2*backoff, registerBackoffLast)
 	}
 }
 

@@ -295,9 +295,9 @@ func TestLiveTellsAbsenceFromFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(bound.DeepCopy(), elsewhere.DeepCopy())
 			client.PrependReactor("list", "pods", func(action clientgotesting.Action) (bool, runtime.Object, error) {
-				selector := action.(clientgotesting.ListAction).GetListRestrictions().Fields.String()
-				if want := "metadata.name=" + tc.pod + ",spec.nodeName=n"; selector != want {
-					t.Errorf("field selector = %q, want %q", selector, want)
+				want := "metadata.name=" + tc.pod + ",spec.nodeName=n"
+				if list, ok := action.(clientgotesting.ListAction); !ok || list.GetListRestrictions().Fields.String() != want {
+					t.Errorf("action is %v, want a list with the field selector %q", action, want)
 				}
 				return tc.err != nil, nil, tc.err
 			})
