@@ -61,6 +61,8 @@ generate: ## Generate code from the protocol definitions
 verify: generate ## Fail if generated code or go.mod is stale
 	@git diff --exit-code -- '*.pb.go'
 	@new="$$(git ls-files --others --exclude-standard -- '*.pb.go')"; [[ -z "$$new" ]] || { echo "not committed: $$new" >&2; exit 1; }
+	@$(WITH_PARTS) buf lint
+	@$(WITH_PARTS) buf format --diff --exit-code
 	go mod tidy -diff
 	go vet ./...
 	cd tools && go mod tidy -diff && go vet ./...

@@ -120,7 +120,8 @@ type LogRequest struct {
 // LogReader reads container logs and other small files that belong to a container.
 type LogReader interface {
 	// ReadLog writes the selected part to stdout and stderr and returns when it is complete: at the end of the file, or
-	// when following, after the container ended and its log was drained. A cancelled ctx is not an error of the log.
+	// when following, after the container ended and its log was drained. A nil writer leaves its stream out, which then does
+	// not count against LimitBytes. When ctx ends, the error is ctx's.
 	ReadLog(ctx context.Context, req LogRequest, stdout, stderr io.Writer) error
 	// ReadTail returns at most the last limit bytes of a termination message file below RootDir or of a log file below
 	// PodLogsDir. NotFound if it does not exist.
@@ -145,8 +146,9 @@ type HookRequest struct {
 
 // HookResult is how a hook ended.
 type HookResult struct {
+	// ExitCode is that of the process; -1 if there is none: it was killed, interrupted or could not be started.
 	ExitCode int32
-	// Output is the beginning of its combined output, for events and logs.
+	// Output is the beginning of its combined output, for events and logs, or why it could not be started.
 	Output string
 	// TimedOut says that it was killed when its time was up.
 	TimedOut bool
@@ -159,7 +161,8 @@ type HookResult struct {
 // middle: the run belongs to the host, and the same request again joins it or returns its recorded result.
 type HookRunner interface {
 	// RunHook returns when the hook ended. When it is called again while the hook runs, the shorter of the two deadlines
-	// holds. A cancelled ctx leaves the hook running.
+	// holds. A cancelled ctx leaves the hook running. FailedPrecondition (the container does not run) and NotFound (it is
+	// gone) mean that the hook was not begun and never will be. After Unavailable it may run: the same call again is right.
 	RunHook(ctx context.Context, req HookRequest) (*HookResult, error)
 }
 
