@@ -101,6 +101,9 @@ type Engine struct {
 	// confirming are runtime pods whose absence from the API is being confirmed.
 	confirming map[types.UID]struct{}
 	loopSeen   time.Time
+
+	// collecting holds a token for each orphan that is being collected.
+	collecting chan struct{}
 }
 
 // New assembles an engine. It does nothing until Run.
@@ -115,7 +118,7 @@ func New(o Options) (*Engine, error) {
 		opts: o, log: o.Logger, clock: o.Clock,
 		messages: newMessages(o.Host), metrics: newMetrics(o.Registerer),
 		desired: map[types.UID]*v1.Pod{}, rejected: map[types.UID]struct{}{}, seen: map[types.UID]struct{}{},
-		confirming: map[types.UID]struct{}{},
+		confirming: map[types.UID]struct{}{}, collecting: make(chan struct{}, collectParallel),
 	}
 	e.assemble()
 	return e, nil

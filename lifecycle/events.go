@@ -4,11 +4,14 @@
 package lifecycle
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/lifecycle/admission"
+	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 )
 
@@ -31,8 +34,7 @@ func (e *Engine) handlePod(ev PodEvent) {
 	case PodUpdated:
 		e.updated(ev.Pod)
 	case PodReconciled:
-		e.remember(ev.Pod)
-		e.status.Observe(ev.Pod)
+		e.reconciled(ev.Pod)
 	case PodRemoved:
 		e.removed(ev.Pod)
 	}
@@ -66,6 +68,16 @@ func (e *Engine) updated(pod *v1.Pod) {
 	e.workers.Update(podworker.Update{Type: podworker.Change, Pod: pod})
 }
 
+// reconciled takes a change of the status alone, which is nearly always our own. A phase that another writer made terminal
+// ends the pod.
+func (e *Engine) reconciled(pod *v1.Pod) {
+	e.remember(pod)
+	e.status.Observe(pod)
+	if isTerminal(pod.Status.Phase) && !e.isRejected(pod.UID) && !e.workers.TerminationRequested(pod.UID) {
+		e.workers.Update(podworker.Update{Type: podworker.Sync, Pod: pod})
+	}
+}
+
 func (e *Engine) removed(pod *v1.Pod) {
 	e.mu.Lock()
 	delete(e.desired, pod.UID)
@@ -87,14 +99,23 @@ func (e *Engine) remember(pod *v1.Pod) (old *v1.Pod) {
 	return old
 }
 
-// admit checks a new pod. A pod that was accepted before, by this process or one before it, is never refused later.
+// admit checks a new pod. A pod that was accepted before, by this process or one before it, is never refused later: the
+// API has its start time, or, if the process died before that was written, the runtime may have something of it.
 func (e *Engine) admit(pod *v1.Pod) *admission.Rejection {
-	if pod.DeletionTimestamp != nil || pod.Status.StartTime != nil ||
-		pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+	if pod.DeletionTimestamp != nil || pod.Status.StartTime != nil || isTerminal(pod.Status.Phase) || e.inRuntime(pod.UID) {
 		return nil
 	}
 	return admission.Check(pod, e.admissionFacts())
 }
+
+// inRuntime says whether the runtime has something of the pod.
+func (e *Engine) inRuntime(uid types.UID) bool {
+	pods, _, _ := e.pleg.Observation()
+	return slices.ContainsFunc(pods, func(p pleg.PodRecord) bool { return p.UID == uid })
+}
+
+// isTerminal says whether a phase is final.
+func isTerminal(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }
 
 func (e *Engine) reject(pod *v1.Pod, r *admission.Rejection) {
 	e.mu.Lock()

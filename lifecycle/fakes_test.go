@@ -96,6 +96,15 @@ func (a *fakeAPI) delete(uid types.UID, grace int64) {
 	a.publish(PodUpdated, p)
 }
 
+// edit changes a pod behind the back of every watch.
+func (a *fakeAPI) edit(uid types.UID, change func(*v1.Pod)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pods[uid].DeepCopy()
+	change(p)
+	a.pods[uid] = p
+}
+
 func (a *fakeAPI) vanish(p *v1.Pod) {
 	if a.onDelete != nil {
 		a.onDelete(p.UID)
@@ -173,11 +182,15 @@ type fakeHost struct {
 	dirs  map[types.UID]bool
 	hooks []string
 	run   func(ctx context.Context, req host.HookRequest) (*host.HookResult, error)
+	// tailErr is what reading a termination message ends with.
+	tailErr error
 }
 
 var _ host.Host = (*fakeHost)(nil)
 
-func newFakeHost() *fakeHost { return &fakeHost{dirs: map[types.UID]bool{}} }
+func newFakeHost() *fakeHost {
+	return &fakeHost{dirs: map[types.UID]bool{}, tailErr: errdefs.ErrNotFound}
+}
 
 func (h *fakeHost) Facts(context.Context) (*host.Facts, error) { return fakeMachine{}.Facts(), nil }
 
@@ -208,7 +221,15 @@ func (h *fakeHost) ListPods(context.Context) ([]types.UID, error) { return nil, 
 func (h *fakeHost) ReadLog(context.Context, host.LogRequest, io.Writer, io.Writer) error { return nil }
 
 func (h *fakeHost) ReadTail(context.Context, string, int64) ([]byte, error) {
-	return nil, errdefs.ErrNotFound
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return nil, h.tailErr
+}
+
+func (h *fakeHost) setTailErr(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tailErr = err
 }
 
 func (h *fakeHost) RestartCount(context.Context, host.Pod, string) (int32, error) { return 0, nil }

@@ -17,8 +17,12 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 )
 
-// confirmTimeout bounds the question to the API whether a runtime pod's object is really gone.
-const confirmTimeout = 10 * time.Second
+const (
+	// confirmTimeout bounds the question to the API whether a runtime pod's object is really gone.
+	confirmTimeout = 10 * time.Second
+	// collectParallel is how many orphans that do not run are collected at once.
+	collectParallel = 8
+)
 
 // housekeep compares what is desired with what has workers and what runs. Until the source delivered its first complete
 // list it does nothing: absence would prove nothing.
@@ -30,10 +34,7 @@ func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
 	e.workers.Forget(desired)
 	e.status.Retain(desired)
 	e.startMissing(desired)
-	pods, _, observed := e.pleg.Observation()
-	if !observed {
-		return
-	}
+	pods, _, _ := e.pleg.Observation() // there is one: the main loop began with it
 	for _, p := range pods {
 		if _, wanted := desired[p.UID]; wanted || e.workers.Known(p.UID) {
 			continue
@@ -125,6 +126,12 @@ func (e *Engine) killOrphan(p pleg.PodRecord) {
 
 // collect removes what is left of a pod that has ended and that the API no longer has.
 func (e *Engine) collect(ctx context.Context, uid types.UID) {
+	select {
+	case e.collecting <- struct{}{}:
+		defer func() { <-e.collecting }()
+	case <-ctx.Done():
+		return
+	}
 	if removable, _ := e.removable(uid); !removable {
 		return
 	}
@@ -150,8 +157,7 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 	e.mu.Unlock()
 	for _, uid := range gone {
 		e.messages.forget(uid)
-		e.sync.Forget(uid)
-		e.images.Forget(uid)
+		e.sync.Forget(uid) // and the images' memory with it
 		e.term.Forget(uid)
 	}
 }
@@ -159,10 +165,18 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 // removable answers the garbage collector.
 func (e *Engine) removable(uid types.UID) (removable, known bool) {
 	_, desired := e.pod(uid)
-	if _, complete := e.desiredUIDs(); !complete {
-		return false, true
+	known = desired || e.workers.Known(uid)
+	if !e.sourceSynced() {
+		return false, known
 	}
-	return e.workers.ContentRemovable(uid, desired), desired || e.workers.Known(uid)
+	return e.workers.ContentRemovable(uid, desired), known
+}
+
+// sourceSynced says whether the desired set is complete.
+func (e *Engine) sourceSynced() bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.synced
 }
 
 func (e *Engine) couldHaveRunningContainers(uid types.UID) bool {

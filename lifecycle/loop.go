@@ -22,8 +22,15 @@ const (
 	loopThreshold = 5 * time.Minute
 )
 
-// loop is the main loop. Nothing in it waits for a pod, the runtime or the API; what has to wait is started in wg.
+// loop is the main loop. Nothing in it waits for a pod, the runtime or the API; what has to wait is started in wg. It
+// begins when it is known what runs: before, a pod that runs could be taken for a new one and be refused.
 func (e *Engine) loop(ctx context.Context, wg *sync.WaitGroup) {
+	e.beat()
+	select {
+	case <-ctx.Done():
+		return
+	case <-e.pleg.Observed():
+	}
 	tick := e.clock.NewTicker(housekeepingPeriod)
 	defer tick.Stop()
 	for {

@@ -6,6 +6,7 @@ package lifecycle
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -24,8 +25,8 @@ const (
 	messageLogLines  = 80
 )
 
-// messages keeps the termination message of every container that ended. They are read once, while the container's file is
-// still there, so that computing a status stays a pure function.
+// messages keeps the termination message of every container that ended and that the runtime still has. They are read once,
+// while the container's file is still there, so that computing a status stays a pure function.
 type messages struct {
 	logs host.LogReader
 	mu   sync.Mutex
@@ -36,9 +37,10 @@ func newMessages(logs host.LogReader) *messages {
 	return &messages{logs: logs, byID: map[types.UID]map[string]string{}}
 }
 
-// collect reads the messages of containers that ended since the last call. An error is one of the link: the message exists
-// and must not be lost.
+// collect reads the messages of containers that ended since the last call, and drops those of containers that the runtime
+// has no more. An error is one of the link: the message exists and must not be lost.
 func (m *messages) collect(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus) error {
+	m.retain(pod.UID, rs)
 	for i := range rs.Containers {
 		cs := &rs.Containers[i]
 		if cs.State != cri.ContainerExited || m.has(pod.UID, cs.ID) {
@@ -134,6 +136,15 @@ func (m *messages) put(uid types.UID, id, text string) {
 		m.byID[uid] = map[string]string{}
 	}
 	m.byID[uid][id] = text
+}
+
+// retain keeps those of the containers in the observation.
+func (m *messages) retain(uid types.UID, rs *cri.PodStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.byID[uid], func(id, _ string) bool {
+		return !slices.ContainsFunc(rs.Containers, func(cs cri.ContainerStatus) bool { return cs.ID == id })
+	})
 }
 
 func (m *messages) forget(uid types.UID) {

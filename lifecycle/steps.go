@@ -5,12 +5,12 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
@@ -26,7 +26,7 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 	if err != nil {
 		return false, err
 	}
-	if st.Phase == v1.PodSucceeded || st.Phase == v1.PodFailed {
+	if isTerminal(st.Phase) {
 		return true, nil
 	}
 	if err := e.ready(pod); err != nil {
@@ -90,8 +90,9 @@ func (e *Engine) publish(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, te
 
 // SyncTerminatingPod stops every container of the pod by the deadline.
 func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, deadline time.Time) error {
-	if _, err := e.publish(ctx, pod, rs, false); err != nil {
-		return err
+	if _, err := e.publish(ctx, pod, rs, false); err != nil && ctx.Err() == nil {
+		// It is told at the end of this step. A message that cannot be read must not keep the pod running.
+		e.log.Warn("publishing that a pod terminates", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
 	}
 	if err := e.kill(ctx, termination.Request{Pod: pod, Status: rs, Deadline: deadline}); err != nil {
 		return err
@@ -106,9 +107,7 @@ func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.Po
 
 // SyncTerminatingRuntimePod stops every container of an orphan. All that is known of it comes from the runtime.
 func (e *Engine) SyncTerminatingRuntimePod(ctx context.Context, p *podworker.RuntimePod, deadline time.Time) error {
-	begin := e.clock.Now()
-	e.pleg.RequestRelist(p.UID)
-	rs, err := e.pleg.GetNewerThan(ctx, p.UID, begin)
+	rs, err := e.observe(ctx, p.UID)
 	if err != nil {
 		return err
 	}
@@ -130,10 +129,16 @@ func (e *Engine) kill(ctx context.Context, req termination.Request) error {
 	return err
 }
 
+// observe makes an observation of the pod that is newer than the call.
+func (e *Engine) observe(ctx context.Context, uid types.UID) (*cri.PodStatus, error) {
+	begin := e.clock.Now() // before the request, or the observation asked for may be too old for us
+	e.pleg.RequestRelist(uid)
+	return e.pleg.GetNewerThan(ctx, uid, begin)
+}
+
 // observeStopped looks at the pod anew and makes sure that nothing of it runs.
 func (e *Engine) observeStopped(ctx context.Context, before *cri.PodStatus) (*cri.PodStatus, error) {
-	e.pleg.RequestRelist(before.UID)
-	after, err := e.pleg.GetNewerThan(ctx, before.UID, e.clock.Now())
+	after, err := e.observe(ctx, before.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +157,7 @@ func (e *Engine) SyncTerminatedPod(ctx context.Context, pod *v1.Pod, rs *cri.Pod
 		return err
 	}
 	if err := e.volumes.Cleanup(ctx, pod.UID); err != nil {
-		return errors.Join(errors.New("releasing the pod's directory"), err)
+		return err
 	}
 	e.status.Finish(pod)
 	return nil

@@ -57,7 +57,7 @@ func (e *Engine) admissionFacts() admission.Facts {
 		facts.Node = e.opts.Node()
 	}
 	for uid, pod := range e.desired {
-		if _, refused := e.rejected[uid]; !refused && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+		if _, refused := e.rejected[uid]; !refused && !isTerminal(pod.Status.Phase) {
 			facts.ActivePods = append(facts.ActivePods, pod)
 		}
 	}

@@ -114,6 +114,7 @@ type PLEG struct {
 	pods     []PodRecord             // of the last complete list
 	listedAt time.Time               // when that was begun; zero before the first
 	wake     chan struct{}           // holds one token when there are requests
+	observed chan struct{}           // closed after the first complete list
 }
 
 // New returns a PLEG that has not observed anything yet.
@@ -140,6 +141,7 @@ func New(o Options) *PLEG {
 		metrics:  newMetrics(o.Registerer),
 		requests: map[types.UID]time.Time{},
 		wake:     make(chan struct{}, 1),
+		observed: make(chan struct{}),
 	}
 }
 
@@ -200,9 +202,15 @@ func (p *PLEG) Observation() (pods []PodRecord, observedAt time.Time, ok bool) {
 	return p.pods, p.listedAt, !p.listedAt.IsZero()
 }
 
+// Observed is closed once Observation has something to return.
+func (p *PLEG) Observed() <-chan struct{} { return p.observed }
+
 func (p *PLEG) setObservation(pods []PodRecord, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.listedAt.IsZero() {
+		close(p.observed)
+	}
 	p.pods, p.listedAt = pods, at
 }
 

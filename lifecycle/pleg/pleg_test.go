@@ -312,6 +312,7 @@ func TestFailingListsAreNeverAbsence(t *testing.T) {
 
 func TestHealthy(t *testing.T) {
 	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		<-p.Observed()
 		if err := p.Healthy(); err != nil {
 			t.Fatalf("Healthy = %v after a relist", err)
 		}
@@ -337,6 +338,11 @@ func TestHealthy(t *testing.T) {
 	}
 	if _, _, ok := p.Observation(); ok {
 		t.Error("Observation before the first relist is ok")
+	}
+	select {
+	case <-p.Observed():
+		t.Error("Observed before the first relist")
+	default:
 	}
 }
 

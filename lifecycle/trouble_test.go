@@ -1,0 +1,90 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/test/fakecri"
+)
+
+func TestUnreadableTerminationMessageDoesNotKeepAPodRunning(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.guardI1()
+		w.host.setTailErr(context.DeadlineExceeded)
+		w.cri.Behave(fakecri.Selector{Container: "side"}, fakecri.Behaviour{Exits: true, ExitAfter: time.Second})
+		w.api.create(testPod("a", func(p *v1.Pod) {
+			p.Spec.RestartPolicy = v1.RestartPolicyNever
+			p.Spec.Containers = append(p.Spec.Containers, testContainer("side"))
+		}))
+		w.eventually("side ended", 10*time.Second, func() bool {
+			side, made := w.cri.Newest("a", "side")
+			return made && cri.StateOf(side.State) == cri.ContainerExited
+		})
+		w.api.delete("a", 10)
+		w.eventually("stopped", 15*time.Second, func() bool { return len(w.cri.Running("a")) == 0 })
+		w.host.setTailErr(errdefs.ErrNotFound)
+		w.eventually("gone", 10*time.Second, w.gone("a"))
+	})
+}
+
+func TestRunningPodIsNotRefusedThoughItsStatusWasNeverWritten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.api.create(testPod("a"))
+		w.eventually("running", 10*time.Second, w.running("a"))
+		w.stop()
+		w.api.edit("a", func(p *v1.Pod) {
+			p.Status = v1.PodStatus{Phase: v1.PodPending}
+			p.Spec.Containers[0].LivenessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}}}
+		})
+		w.start()
+		time.Sleep(time.Minute)
+		if p := w.api.get("a"); p.Status.Phase == v1.PodFailed || len(w.cri.Running("a")) != 1 {
+			t.Errorf("phase %s (%s) while %v runs", p.Status.Phase, p.Status.Message, w.cri.Running("a"))
+		}
+	})
+}
+
+func TestPodThatAnotherWriterFailedIsStopped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.api.create(testPod("a"))
+		w.eventually("running", 10*time.Second, w.running("a"))
+		patch := []byte(`{"phase":"Failed","reason":"NodeLost"}`)
+		if _, err := w.api.PatchPodStatus(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod-a"}, "a", patch); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("stopped", 40*time.Second, func() bool { return len(w.cri.Running("a")) == 0 })
+		time.Sleep(time.Minute)
+		if s := w.api.get("a").Status; s.Phase != v1.PodFailed || s.Reason != "NodeLost" {
+			t.Errorf("phase %s, reason %s, want what the other writer said", s.Phase, s.Reason)
+		}
+	})
+}
+
+func TestMessagesOfRemovedContainersAreForgotten(t *testing.T) {
+	m := newMessages(newFakeHost())
+	pod := testPod("a")
+	ended := func(ids ...string) *cri.PodStatus {
+		rs := &cri.PodStatus{UID: pod.UID}
+		for _, id := range ids {
+			rs.Containers = append(rs.Containers, cri.ContainerStatus{ID: id, Name: "main", State: cri.ContainerExited})
+		}
+		return rs
+	}
+	for _, rs := range []*cri.PodStatus{ended("1"), ended("2", "1"), ended("3", "2")} {
+		if err := m.collect(t.Context(), pod, rs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.has(pod.UID, "1") || !m.has(pod.UID, "2") || !m.has(pod.UID, "3") {
+		t.Errorf("kept %v, want those of the containers that are still there", m.byID[pod.UID])
+	}
+}
