@@ -41,7 +41,7 @@ func TestFinalClosesWhatMayHaveRun(t *testing.T) {
 		wantMain   []string
 	}{
 		{desc: "no status at all"},
-		{desc: "running", main: list(running("a")), wantMain: []string{"a unknown 137"}},
+		{desc: "running", main: list(isReady("a")), wantMain: []string{"a unknown 137"}},
 		{desc: "never started", main: list(waiting("a")), wantMain: []string{"a unknown 137"}},
 		{desc: "ended", main: list(ended("a", 6)), wantMain: []string{"a ended 6"}},
 		{desc: "waiting after an end that is known to be the newest", main: list(own), wantMain: []string{"a ended 6"}},

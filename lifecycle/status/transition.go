@@ -19,7 +19,7 @@ func checkTransition(pod *v1.Pod, old, status *v1.PodStatus) error {
 		if before == nil || before.State.Terminated == nil || after == nil || after.State.Terminated != nil {
 			return nil
 		}
-		if podrules.IsSidecar(c) || podrules.Restartable(pod, c, before.State.Terminated.ExitCode) {
+		if podrules.Restartable(pod, c, before.State.Terminated.ExitCode) {
 			return nil
 		}
 		return fmt.Errorf("container %q ended with exit code %d and may not start again, but is said not to have ended",
