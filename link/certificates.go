@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/containerd/errdefs"
@@ -56,6 +57,24 @@ func LoadCertificates(files Files, logger *slog.Logger) (*Certificates, error) {
 	}
 	c.loaded = loaded
 	return c, nil
+}
+
+// CheckUsage refuses a certificate of our own that the other end could never accept: usage is ServerAuth for a host and
+// ClientAuth for a node. An error is InvalidArgument and says how to make one that will do.
+func (c *Certificates) CheckUsage(usage x509.ExtKeyUsage) error {
+	leaf := c.current().certificate.Leaf
+	allowed := leaf.ExtKeyUsage
+	// A certificate that lists no usage at all is good for every one.
+	if len(allowed) == 0 && len(leaf.UnknownExtKeyUsage) == 0 ||
+		slices.Contains(allowed, usage) || slices.Contains(allowed, x509.ExtKeyUsageAny) {
+		return nil
+	}
+	role, command := "a host", "tombolo pki host"
+	if usage == x509.ExtKeyUsageClientAuth {
+		role, command = "a node", "tombolo pki node"
+	}
+	return fmt.Errorf("certificate %s of %q is not one of %s, make one with: %s: %w",
+		c.files.CertFile, leaf.Subject.CommonName, role, command, errdefs.ErrInvalidArgument)
 }
 
 // clientConfig returns the configuration for one handshake with a server of that name.

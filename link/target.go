@@ -6,10 +6,13 @@ package link
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Schemes of targets.
@@ -42,13 +45,24 @@ func ParseTarget(text string) (Target, error) {
 		}
 	case SchemeTLS:
 		host, port, err := net.SplitHostPort(address)
-		if err != nil || host == "" || port == "" {
+		if err != nil || !isHost(host) {
 			return Target{}, fmt.Errorf("target %q: use tls://host:port: %w", text, errdefs.ErrInvalidArgument)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return Target{}, fmt.Errorf("target %q: give a port from 1 to 65535, as in tls://%s: %w", text, net.JoinHostPort(host, "8470"), errdefs.ErrInvalidArgument)
 		}
 	default:
 		return Target{}, fmt.Errorf("target %q: scheme %q is not known, use unix or tls: %w", text, scheme, errdefs.ErrInvalidArgument)
 	}
 	return Target{Scheme: scheme, Address: address}, nil
+}
+
+// isHost says whether text is an IP address or a DNS name. A name may be in any case and end with a dot.
+func isHost(text string) bool {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
+	return len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(text, ".")))) == 0
 }
 
 // String returns the text form.

@@ -5,11 +5,13 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,8 +34,12 @@ const (
 	defaultHostListen       = ":8470"
 )
 
-// hostStopTimeout is how long the process may take to stop: calls and hooks that are under way get that long.
-const hostStopTimeout = 5 * time.Second
+const (
+	// hostStopTimeout is how long calls that are under way may take to end when the process stops.
+	hostStopTimeout = 5 * time.Second
+	// hookStopTimeout is how long running hooks may take after that.
+	hookStopTimeout = 2 * time.Second
+)
 
 // hostOptions are the flags of "tombolo host".
 type hostOptions struct {
@@ -82,14 +88,24 @@ func (o *hostOptions) validate() error {
 		if address.flag == "metrics-address" && address.value == "" {
 			continue
 		}
-		if _, _, err := net.SplitHostPort(address.value); err != nil {
-			problems = append(problems, fmt.Errorf("--%s %q: give address:port or :port", address.flag, address.value))
+		if !isListenAddress(address.value) {
+			problems = append(problems, fmt.Errorf("--%s %q: give address:port or :port, with a port up to 65535", address.flag, address.value))
 		}
 	}
 	if len(problems) > 0 {
 		return usageError{errors.Join(problems...)}
 	}
 	return nil
+}
+
+// isListenAddress says whether text is address:port. Port 0 is one that the system chooses.
+func isListenAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 func newHostCommand(p *process) *cobra.Command {
@@ -124,6 +140,9 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	certificates, err := link.LoadCertificates(o.files, logger)
 	if err != nil {
 		return err
+	}
+	if err := certificates.CheckUsage(x509.ExtKeyUsageServerAuth); err != nil {
+		return fmt.Errorf("--tls-cert-file: %w", err)
 	}
 	runtimeLink, err := link.New(link.Options{
 		Target: link.Target{Scheme: link.SchemeUnix, Address: o.containerd},
@@ -161,7 +180,7 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	})
 	err = boundedStop(ctx, logger, func() error { return o.serve(ctx, server, registry, logger) })
 
-	stopping, cancel := context.WithTimeout(context.Background(), hostStopTimeout)
+	stopping, cancel := context.WithTimeout(context.Background(), hookStopTimeout)
 	defer cancel()
 	return errors.Join(err, machine.Close(stopping))
 }

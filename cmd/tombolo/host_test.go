@@ -230,6 +230,14 @@ func TestHostFailsOnFilesAndAddressesItCannotUse(t *testing.T) {
 	if code != exitFailure || !strings.Contains(errs, "missing.crt") {
 		t.Errorf("missing file: exit %d, %s", code, errs)
 	}
+	code, _, errs = execute(m.args("--tls-cert-file", filepath.Join(m.pki, "node-node-1.crt"), "--tls-private-key-file", filepath.Join(m.pki, "node-node-1.key"))...)
+	if code != exitFailure || !strings.Contains(errs, "--tls-cert-file") || !strings.Contains(errs, "tombolo pki host") {
+		t.Errorf("a node's certificate: exit %d, %s", code, errs)
+	}
+	code, _, errs = execute(m.args("--listen", "127.0.0.1:65536")...)
+	if code != exitUsage || !strings.Contains(errs, `--listen "127.0.0.1:65536"`) {
+		t.Errorf("port: exit %d, %s", code, errs)
+	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package hostconn
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,6 +79,9 @@ func connectRemote(o Options, target link.Target) (*Connection, error) {
 	certificates, err := link.LoadCertificates(o.Files, o.Logger)
 	if err != nil {
 		return nil, err
+	}
+	if err := certificates.CheckUsage(x509.ExtKeyUsageClientAuth); err != nil {
+		return nil, fmt.Errorf("--host-cert-file: %w", err)
 	}
 	to, err := link.New(link.Options{Target: target, Certificates: certificates, ServerName: o.ServerName, Clock: o.Clock, Logger: o.Logger})
 	if err != nil {

@@ -1,0 +1,37 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+)
+
+func TestParseTargetRefusesWhatCannotBeDialled(t *testing.T) {
+	for text, remedy := range map[string]string{
+		"tls://a:0":       "give a port from 1 to 65535, as in tls://a:8470",
+		"tls://[::1]:0":   "give a port from 1 to 65535, as in tls://[::1]:8470",
+		"tls://a:65536":   "give a port from 1 to 65535",
+		"tls://a:-1":      "give a port from 1 to 65535",
+		"tls://a:https":   "give a port from 1 to 65535",
+		"tls://a:1/path":  "give a port from 1 to 65535",
+		"tls://a:1?x=y":   "give a port from 1 to 65535",
+		"tls://user@a:1":  "use tls://host:port",
+		"tls://a b:1":     "use tls://host:port",
+		"tls://a/b:1":     "use tls://host:port",
+		"tls://unix://:1": "use tls://host:port",
+	} {
+		got, err := ParseTarget(text)
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("%q: %+v, %v, want %q", text, got, err, remedy)
+		}
+	}
+	for _, text := range []string{"tls://EDGE.example.com.:1", "tls://[fe80::1%eth0]:65535"} {
+		if _, err := ParseTarget(text); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
