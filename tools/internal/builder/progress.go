@@ -71,7 +71,10 @@ func (p *progress) report() {
 func (p *progress) line() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprintf("%s: %s, %d packages, now after %s", p.what, elapsed(p.begin), p.packages, p.last)
+	if p.packages == 0 { // all compiled earlier: it is linking
+		return fmt.Sprintf("%s: %s", p.what, elapsed(p.begin))
+	}
+	return fmt.Sprintf("%s: %s, %d packages compiled, the last was %s", p.what, elapsed(p.begin), p.packages, p.last)
 }
 
 // stop ends the reports and waits for the last one.
