@@ -13,7 +13,7 @@
 // # Concurrency
 //
 // Engine.Run owns every goroutine of the engine and joins them before it returns. One main loop takes pod events,
-// PLEG events and ticks and never blocks on a pod: all it does is to update maps and wake pod workers. It begins with
-// the first complete observation of the runtime. Whatever belongs to one pod happens in the goroutine of its worker. When Run's context ends, workers stop where they are and
+// PLEG events and ticks and never blocks on a pod: all it does is to update maps and wake pod workers. It decides
+// nothing before the first complete observation of the runtime. Whatever belongs to one pod happens in the goroutine of its worker. When Run's context ends, workers stop where they are and
 // containers live on.
 package lifecycle

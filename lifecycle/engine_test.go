@@ -29,13 +29,16 @@ type world struct {
 	cri  *fakecri.Runtime
 	host *fakeHost
 	stop func()
+	// maxPods is for engines started from now on.
+	maxPods int
+	engine  *Engine
 }
 
 // inWorld runs body with an engine running, in a bubble with a fake clock.
 func inWorld(t *testing.T, body func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, api: newFakeAPI(), host: newFakeHost()}
+		w := &world{t: t, api: newFakeAPI(), host: newFakeHost(), maxPods: 110}
 		w.cri = fakecri.Start(t, fakecri.Options{Identity: testIdentity})
 		w.api.onDelete = func(uid types.UID) {}
 		w.start()
@@ -48,12 +51,13 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	e, err := New(Options{
 		Source: w.api.source(), Runtime: w.cri.Client(), Host: w.host, Machine: fakeMachine{}, Sink: w.api,
-		Recorder: record.NewFakeRecorder(10000), Identity: testIdentity, ClusterDomain: "cluster.local", MaxPods: 110,
+		Recorder: record.NewFakeRecorder(10000), Identity: testIdentity, ClusterDomain: "cluster.local", MaxPods: w.maxPods,
 		Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.engine = e
 	done := make(chan struct{})
 	go func() { defer close(done); _ = e.Run(ctx) }()
 	w.stop = func() { cancel(); <-done }

@@ -34,7 +34,7 @@ func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
 	e.workers.Forget(desired)
 	e.status.Retain(desired)
 	e.startMissing(desired)
-	pods, _, _ := e.pleg.Observation() // there is one: the main loop began with it
+	pods, _, _ := e.pleg.Observation() // there is one: nothing is decided without
 	for _, p := range pods {
 		if _, wanted := desired[p.UID]; wanted || e.workers.Known(p.UID) {
 			continue

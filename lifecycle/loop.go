@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 )
@@ -22,15 +24,9 @@ const (
 	loopThreshold = 5 * time.Minute
 )
 
-// loop is the main loop. Nothing in it waits for a pod, the runtime or the API; what has to wait is started in wg. It
-// begins when it is known what runs: before, a pod that runs could be taken for a new one and be refused.
+// loop is the main loop. Nothing in it waits for a pod, the runtime or the API; what has to wait is started in wg.
 func (e *Engine) loop(ctx context.Context, wg *sync.WaitGroup) {
-	e.beat()
-	select {
-	case <-ctx.Done():
-		return
-	case <-e.pleg.Observed():
-	}
+	e.gather(ctx)
 	tick := e.clock.NewTicker(housekeepingPeriod)
 	defer tick.Stop()
 	for {
@@ -44,6 +40,36 @@ func (e *Engine) loop(ctx context.Context, wg *sync.WaitGroup) {
 			e.handleRuntime(ev)
 		case <-tick.C():
 			e.housekeep(ctx, wg)
+		}
+	}
+}
+
+// gather takes the desired state as it comes until it is known what runs, and only then decides about the pods: before, one
+// that runs could be taken for a new one and be refused.
+func (e *Engine) gather(ctx context.Context) {
+	var added []types.UID
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case ev := <-e.opts.Source.Events():
+			switch ev.Type {
+			case PodAdded:
+				added = append(added, ev.Pod.UID)
+				e.remember(ev.Pod)
+			case PodUpdated, PodReconciled:
+				e.remember(ev.Pod)
+			default:
+				e.handlePod(ev)
+			}
+		case <-e.pleg.Observed():
+			e.beat()
+			for _, uid := range added {
+				if pod, ok := e.pod(uid); ok {
+					e.added(pod)
+				}
+			}
+			return
 		}
 	}
 }

@@ -53,6 +53,36 @@ func TestRunningPodIsNotRefusedThoughItsStatusWasNeverWritten(t *testing.T) {
 	})
 }
 
+func TestPodsAreShownButNotDecidedAboutBeforeTheHostAnswers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.stop()
+		w.cri.Cut()
+		w.maxPods = 2
+		w.start()
+		for _, uid := range []string{"a", "b", "c", "d"} {
+			w.api.create(testPod(uid))
+			time.Sleep(time.Second)
+		}
+		w.api.delete("a", 0)
+		time.Sleep(10 * time.Minute)
+		for _, uid := range []types.UID{"b", "c", "d"} {
+			if p := w.api.get(uid); p.Status.Phase != v1.PodPending {
+				t.Errorf("pod %s is %s before the host answered", uid, p.Status.Phase)
+			}
+		}
+		if n := len(w.engine.Pods()); n != 3 {
+			t.Errorf("%d pods are shown, want 3", n)
+		}
+		w.cri.Mend()
+		w.eventually("b runs", 30*time.Second, w.running("b"))
+		w.eventually("c runs", 30*time.Second, w.running("c"))
+		w.eventually("d is refused", 30*time.Second, func() bool { return w.api.get("d").Status.Reason == "OutOfpods" })
+		if n := len(w.cri.Calls("RunPodSandbox")); n != 2 {
+			t.Errorf("%d sandboxes were made, want 2", n)
+		}
+	})
+}
+
 func TestPodThatAnotherWriterFailedIsStopped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.api.create(testPod("a"))

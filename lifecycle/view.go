@@ -48,7 +48,7 @@ func (e *Engine) RuntimeStatus(uid types.UID) (*cri.PodStatus, error) { return e
 // Status returns the status last computed for a pod, which may be newer than the API's.
 func (e *Engine) Status(uid types.UID) (v1.PodStatus, bool) { return e.status.Get(uid) }
 
-// admissionFacts is what admission needs to know of the node.
+// admissionFacts is what admission needs to know of the node. Pods about which nothing is decided yet do not count.
 func (e *Engine) admissionFacts() admission.Facts {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -57,7 +57,7 @@ func (e *Engine) admissionFacts() admission.Facts {
 		facts.Node = e.opts.Node()
 	}
 	for uid, pod := range e.desired {
-		if _, refused := e.rejected[uid]; !refused && !isTerminal(pod.Status.Phase) {
+		if e.workers.Known(uid) && !isTerminal(pod.Status.Phase) {
 			facts.ActivePods = append(facts.ActivePods, pod)
 		}
 	}
