@@ -182,3 +182,13 @@ func TestContainerWithoutCreationTimeKeepsItsPlace(t *testing.T) {
 		t.Errorf("newest %s, want the replacement of the lost container", got)
 	}
 }
+
+func TestOnlyAnEndThatWasSeenRulesOutThatAContainerRuns(t *testing.T) {
+	for state, want := range map[ContainerState]bool{
+		ContainerUnknown: true, ContainerCreated: false, ContainerRunning: true, ContainerExited: false,
+	} {
+		if got := (&ContainerStatus{State: state}).MayRun(); got != want {
+			t.Errorf("MayRun of a container in state %s = %t, want %t", state, got, want)
+		}
+	}
+}

@@ -95,6 +95,11 @@ type ContainerStatus struct {
 	User *LinuxUser
 }
 
+// MayRun says whether the container runs, for all the runtime can tell: one that it lost track of may.
+func (c *ContainerStatus) MayRun() bool {
+	return c.State == ContainerRunning || c.State == ContainerUnknown
+}
+
 // LinuxUser is the user a container's first process was started as.
 type LinuxUser struct {
 	UID                int64

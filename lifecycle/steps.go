@@ -143,8 +143,7 @@ func (e *Engine) observeStopped(ctx context.Context, before *cri.PodStatus) (*cr
 		return nil, err
 	}
 	for i := range after.Containers {
-		// A container that the runtime lost track of may still run: only an end that was seen is one.
-		if cs := &after.Containers[i]; cs.State == cri.ContainerRunning || cs.State == cri.ContainerUnknown {
+		if cs := &after.Containers[i]; cs.MayRun() {
 			return nil, fmt.Errorf("container %q of pod %s is %s after it was stopped", cs.Name, before.UID, cs.State)
 		}
 	}

@@ -165,7 +165,7 @@ func (p *plan) killStrays() {
 		record := &p.status.Containers[i]
 		current := !newest[record.Name] && record.SandboxID == p.actions.SandboxID
 		newest[record.Name] = true
-		if !current && mayRun(record) && !isEphemeral(p.pod, record.Name) {
+		if !current && record.MayRun() && !isEphemeral(p.pod, record.Name) {
 			p.kill(record, KillStray, fmt.Sprintf("Container %s runs beside its replacement", record.Name))
 		}
 	}
@@ -258,14 +258,9 @@ func (p *plan) inSandbox(name string) *cri.ContainerStatus {
 	return nil
 }
 
-// mayRun says whether a container runs, for all the runtime can tell.
-func mayRun(record *cri.ContainerStatus) bool {
-	return record.State == cri.ContainerRunning || record.State == cri.ContainerUnknown
-}
-
 func anyMayRun(status *cri.PodStatus) bool {
 	for i := range status.Containers {
-		if mayRun(&status.Containers[i]) {
+		if status.Containers[i].MayRun() {
 			return true
 		}
 	}

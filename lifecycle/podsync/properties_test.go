@@ -87,7 +87,7 @@ func brokenPromises(pod *v1.Pod, status *cri.PodStatus, a Actions) []string {
 func (p *promises) ofKills() {
 	for _, k := range p.a.ToKill {
 		p.must(!p.killed[k.Container.ID], "%s is killed twice", k.Container.ID)
-		p.must(mayRun(k.Container), "%s is killed and does not run", k.Container.ID)
+		p.must(k.Container.MayRun(), "%s is killed and does not run", k.Container.ID)
 		p.killed[k.Container.ID] = true
 	}
 	p.must(!p.a.KillPod || len(p.a.ToKill) == 0, "single containers are killed besides the pod")
@@ -110,7 +110,7 @@ func (p *promises) ofRecord(record *cri.ContainerStatus) {
 	need := podrules.SandboxNeedOf(p.pod, p.status)
 	newest := record == p.status.Newest(record.Name)
 	dies, again := p.a.KillPod || p.killed[record.ID], isStarted(p.pod, p.a, record.Name)
-	p.must(!mayRun(record) || dies || !again, "%s may run and its name is started again", record.ID)
+	p.must(!record.MayRun() || dies || !again, "%s may run and its name is started again", record.ID)
 	if !isRegular(p.pod, record.Name) || !newest {
 		return
 	}

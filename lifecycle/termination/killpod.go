@@ -74,7 +74,7 @@ func (t *Terminator) stopContainers(ctx context.Context, req Request) error {
 func aliveContainers(status *cri.PodStatus) []*cri.ContainerStatus {
 	var out []*cri.ContainerStatus
 	for i := range status.Containers {
-		if cs := &status.Containers[i]; cs.State == cri.ContainerRunning || cs.State == cri.ContainerUnknown {
+		if cs := &status.Containers[i]; cs.MayRun() {
 			out = append(out, cs)
 		}
 	}
