@@ -17,9 +17,9 @@ import (
 
 // ServerOptions are what a server's credentials report to.
 type ServerOptions struct {
-	// Logger gets one line per refused connection. Default: none.
+	// Logger gets one line per connection, accepted or refused. Default: none.
 	Logger *slog.Logger
-	// Registerer gets the count of refused connections. Default: none.
+	// Registerer gets the count of refused connections and the end of our own certificate. Default: none.
 	Registerer prometheus.Registerer
 }
 
@@ -32,7 +32,7 @@ func (c *Certificates) ServerCredentials(o ServerOptions) credentials.TransportC
 	return &serverCredentials{
 		TransportCredentials: credentials.NewTLS(c.serverConfig()),
 		logger:               o.Logger,
-		metrics:              newMetrics(o.Registerer),
+		metrics:              newMetrics(o.Registerer, c),
 	}
 }
 
@@ -47,6 +47,7 @@ type serverCredentials struct {
 func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := s.TransportCredentials.ServerHandshake(raw)
 	if err == nil {
+		s.logger.Info("connection accepted", "peer", raw.RemoteAddr().String(), "node", subject(info))
 		return secured, info, nil
 	}
 	if errors.Is(err, io.EOF) {
@@ -57,6 +58,14 @@ func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	s.metrics.refused.Inc()
 	s.logger.Warn("connection refused", "peer", raw.RemoteAddr().String(), "reason", refusal(err))
 	return nil, nil, err
+}
+
+// subject is the name in the peer's certificate.
+func subject(info credentials.AuthInfo) string {
+	if secured, ok := info.(credentials.TLSInfo); ok && len(secured.State.PeerCertificates) > 0 {
+		return secured.State.PeerCertificates[0].Subject.CommonName
+	}
+	return ""
 }
 
 // Clone returns a copy with the same reports.

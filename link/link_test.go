@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -25,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tombolo-dev/tombolo/link/pki"
 )
@@ -217,6 +219,9 @@ func TestLinkIsUpOnceTheOtherEndSpoke(t *testing.T) {
 	if state := l.State(); state.Up || state.Err == nil || !strings.Contains(state.Err.Error(), s.target().String()) {
 		t.Errorf("after the connection ended: %+v", state)
 	}
+	if got := s.log.with("connection accepted"); len(got) != 1 || !strings.Contains(got[0], "node=node-1") {
+		t.Errorf("log of the host: %q", got)
+	}
 	if len(log.with("link is up")) != 1 || len(log.with("link is down")) != 1 {
 		t.Errorf("log: %s", log.buf.String())
 	}
@@ -303,8 +308,10 @@ func TestRefusedCertificatesAreNamedOnBothEnds(t *testing.T) {
 			if got := s.log.with("connection refused"); len(got) != 1 || !strings.Contains(got[0], test.wantHost) || !strings.Contains(got[0], "peer=127.0.0.1") {
 				t.Errorf("log of the host: %q, want one line with %q", got, test.wantHost)
 			}
-			if n, err := testutil.GatherAndCount(s.refused); err != nil || n != 1 {
-				t.Errorf("metrics: %d, %v", n, err)
+			const want = "# HELP tombolo_host_connections_refused_total Connections whose handshake failed: no certificate, one that is not valid, or no TLS 1.3. Peers that went away by themselves are excluded.\n" +
+				"# TYPE tombolo_host_connections_refused_total counter\ntombolo_host_connections_refused_total 1\n"
+			if err := testutil.GatherAndCompare(s.refused, strings.NewReader(want), "tombolo_host_connections_refused_total"); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -524,6 +531,28 @@ func TestDialThatFailsIsUnavailableAndLoggedOnce(t *testing.T) {
 	cancel()
 	if _, err := l.Dial(ctx); errdefs.IsUnavailable(err) {
 		t.Errorf("a cancelled dial is called a failure: %v", err)
+	}
+}
+
+func TestErrorsThatDifferOnlyInNumbersAreLoggedOnceAMinute(t *testing.T) {
+	log := &lines{}
+	clk := clocktesting.NewFakePassiveClock(time.Now())
+	tracked := newTracker("tls://192.0.2.1:1", clk, log.logger())
+	count := func() int { return len(log.with("link cannot be made")) }
+	for port := range 5 {
+		tracked.failed(fmt.Errorf("read tcp 192.0.2.2:%d->192.0.2.1:1: connection reset by peer", 40000+port))
+	}
+	if count() != 1 {
+		t.Errorf("%d lines for one error", count())
+	}
+	tracked.failed(errors.New("no route to host"))
+	if count() != 2 {
+		t.Errorf("%d lines for two errors", count())
+	}
+	clk.SetTime(clk.Now().Add(repeatedErrorInterval))
+	tracked.failed(errors.New("no route to host"))
+	if count() != 3 {
+		t.Errorf("%d lines after a minute", count())
 	}
 }
 

@@ -6,6 +6,7 @@ package link
 import (
 	"fmt"
 	"log/slog"
+	"regexp"
 	"sync"
 	"time"
 
@@ -100,12 +101,15 @@ func (t *tracker) lost(c *conn, err error) {
 	}
 }
 
-// due says whether an error is worth a line: it differs from the last one, or a minute has passed.
+// numbers are what differs between errors that say the same: ephemeral ports and times.
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// due says whether an error is worth a line: it says something else than the last one, or a minute has passed.
 func (t *tracker) due(err error) bool {
-	now := t.clock.Now()
-	if err.Error() == t.logged && now.Sub(t.loggedAt) < repeatedErrorInterval {
+	now, text := t.clock.Now(), numbers.ReplaceAllString(err.Error(), "0")
+	if text == t.logged && now.Sub(t.loggedAt) < repeatedErrorInterval {
 		return false
 	}
-	t.logged, t.loggedAt = err.Error(), now
+	t.logged, t.loggedAt = text, now
 	return true
 }

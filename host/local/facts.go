@@ -4,9 +4,9 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,6 +21,9 @@ import (
 
 // runtimeFactsTimeout bounds each question to the runtime: facts are told without its answer rather than late.
 const runtimeFactsTimeout = 3 * time.Second
+
+// maxFactBytes bounds what is read of one file.
+const maxFactBytes = 1 << 20
 
 // Purposes of file systems, in the kubelet's words.
 const (
@@ -50,8 +53,8 @@ func (h *Host) Facts(ctx context.Context) (*host.Facts, error) {
 		CgroupVersion:   h.cgroupVersion(),
 		CgroupDriver:    h.cgroupDriver(ctx),
 		Addresses:       h.addresses(),
-		ResolvConf:      string(h.read("etc/resolv.conf")),
-		Hosts:           string(h.read("etc/hosts")),
+		ResolvConf:      h.readText("etc/resolv.conf"),
+		Hosts:           h.readText("etc/hosts"),
 		RootDir:         h.rootDir,
 		PodLogsDir:      h.logsDir,
 		Version:         h.version,
@@ -66,19 +69,30 @@ func (h *Host) Facts(ctx context.Context) (*host.Facts, error) {
 	return facts, nil
 }
 
-// read returns the content of a file below the system root, nothing if it cannot be read.
+// read returns the beginning of a file below the system root, nothing if it cannot be read.
 func (h *Host) read(path string) []byte {
-	data, err := os.ReadFile(filepath.Join(h.systemRoot, path))
+	file, err := os.Open(filepath.Join(h.systemRoot, path))
+	if err != nil {
+		h.logger.Debug("a fact of the machine cannot be read", "error", err)
+		return nil
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFactBytes))
 	if err != nil {
 		h.logger.Debug("a fact of the machine cannot be read", "error", err)
 	}
 	return data
 }
 
+// readText returns the content of a text file, with what is not text replaced: it has to fit a message.
+func (h *Host) readText(path string) string {
+	return strings.ToValidUTF8(string(h.read(path)), "\uFFFD")
+}
+
 // readFirst returns the content of the first file that has any, without white space and zero bytes around it.
 func (h *Host) readFirst(paths ...string) string {
 	for _, path := range paths {
-		if text := string(bytes.Trim(h.read(path), " \t\r\n\x00")); text != "" {
+		if text := strings.Trim(h.readText(path), " \t\r\n\x00"); text != "" {
 			return text
 		}
 	}
@@ -87,7 +101,7 @@ func (h *Host) readFirst(paths ...string) string {
 
 func (h *Host) osImage() string {
 	for _, path := range []string{"etc/os-release", "usr/lib/os-release"} {
-		if name := parseOSRelease(h.read(path)); name != "" {
+		if name := parseOSRelease([]byte(h.readText(path))); name != "" {
 			return name
 		}
 	}

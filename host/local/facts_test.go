@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,18 @@ func TestMachineWithoutFirmwareTablesUsesItsMachineID(t *testing.T) {
 	got, err := h.Facts(t.Context())
 	if err != nil || got.MachineID != "abc" || got.SystemUUID != "abc" {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestFilesThatAreNotTextAreMadeText(t *testing.T) {
+	system := t.TempDir()
+	put(t, filepath.Join(system, "etc/hosts"), "127.0.0.1 caf\xe9\n")
+	put(t, filepath.Join(system, "etc/os-release"), "PRETTY_NAME=\"\xff\"\n")
+	put(t, filepath.Join(system, "etc/resolv.conf"), strings.Repeat("x", 2*maxFactBytes))
+	h, _ := newTestHost(t, func(o *Options) { o.SystemRoot = system })
+	got, err := h.Facts(t.Context())
+	if err != nil || got.Hosts != "127.0.0.1 caf\uFFFD\n" || got.OSImage != "\uFFFD" || len(got.ResolvConf) != maxFactBytes {
+		t.Errorf("%q %q %d, %v", got.Hosts, got.OSImage, len(got.ResolvConf), err)
 	}
 }
 
