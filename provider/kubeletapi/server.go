@@ -45,8 +45,8 @@ type Server struct {
 
 var _ http.Handler = (*Server)(nil)
 
-// New returns a Server that serves once Run is called. It reads the certificate files, so errors tell of missing or
-// wrong ones. If o.Registerer already has the server's metrics, it panics.
+// New returns a Server that serves once Run is called, which also releases what New acquired. It reads the certificate
+// files, so errors tell of missing or wrong ones. If o.Registerer already has the server's metrics, it panics.
 func New(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -57,6 +57,7 @@ func New(o Options) (*Server, error) {
 	}
 	auth, err := newAuth(o.Reviews, tlsState.clientCA)
 	if err != nil {
+		tlsState.release()
 		return nil, err
 	}
 	s := &Server{
@@ -160,15 +161,15 @@ func (s *Server) enter() bool {
 // Run serves over TLS until ctx ends, which also ends all streams, and returns when every request is finished. The
 // error is nil when ctx ended. A Server runs once.
 func (s *Server) Run(ctx context.Context) error {
-	listener, err := s.listen(ctx)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel()
 	background.Go(func() { s.tls.run(ctx) })
+	listener, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
 
 	server := &http.Server{
 		Handler:           s,

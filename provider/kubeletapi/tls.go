@@ -32,17 +32,29 @@ type tlsState struct {
 
 func newTLS(o TLSOptions, nodeName string) (*tlsState, error) {
 	t := &tlsState{}
+	if err := t.load(o, nodeName); err != nil {
+		t.release()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *tlsState) load(o TLSOptions, nodeName string) error {
 	if o.ClientCAFile != "" {
+		// Checked first because what follows a file leaves a goroutine behind when its first reading fails.
+		if _, err := cert.NewPool(o.ClientCAFile); err != nil {
+			return fmt.Errorf("reading client-ca-file %q: %w", o.ClientCAFile, err)
+		}
 		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", o.ClientCAFile)
 		if err != nil {
-			return nil, fmt.Errorf("reading client-ca-file %q: %w", o.ClientCAFile, err)
+			return fmt.Errorf("reading client-ca-file %q: %w", o.ClientCAFile, err)
 		}
 		t.clientCA = ca
 		t.sources = append(t.sources, ca)
 	}
 	serving, err := t.serving(o, nodeName)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -52,19 +64,22 @@ func newTLS(o TLSOptions, nodeName string) (*tlsState, error) {
 	}
 	t.controller = dynamiccertificates.NewDynamicServingCertificateController(base, t.clientCA, serving, nil, nil)
 	if err := t.controller.RunOnce(); err != nil {
-		return nil, fmt.Errorf("loading the serving certificate: %w", err)
+		return fmt.Errorf("loading the serving certificate: %w", err)
 	}
 	for _, source := range t.sources {
 		source.AddListener(t.controller)
 	}
 	t.config = base.Clone()
 	t.config.GetConfigForClient = t.controller.GetConfigForClient
-	return t, nil
+	return nil
 }
 
 // serving returns the certificate from its files, or a new self-signed one.
 func (t *tlsState) serving(o TLSOptions, nodeName string) (dynamiccertificates.CertKeyContentProvider, error) {
 	if o.CertFile != "" {
+		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
+			return nil, fmt.Errorf("reading tls-cert-file %q and tls-private-key-file %q: %w", o.CertFile, o.KeyFile, err)
+		}
 		files, err := dynamiccertificates.NewDynamicServingContentFromFiles("kubelet-serving", o.CertFile, o.KeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading tls-cert-file %q and tls-private-key-file %q: %w", o.CertFile, o.KeyFile, err)
@@ -88,6 +103,13 @@ func (t *tlsState) serving(o TLSOptions, nodeName string) (dynamiccertificates.C
 	return dynamiccertificates.NewStaticCertKeyContent("self-signed", certPEM, keyPEM)
 }
 
+// release frees what was acquired, if run is never called.
+func (t *tlsState) release() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	t.run(ctx)
+}
+
 // run follows the files until ctx ends.
 func (t *tlsState) run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -95,5 +117,7 @@ func (t *tlsState) run(ctx context.Context) {
 	for _, source := range t.sources {
 		wg.Go(func() { source.Run(ctx, 1) })
 	}
-	t.controller.Run(1, ctx.Done())
+	if t.controller != nil {
+		t.controller.Run(1, ctx.Done())
+	}
 }
