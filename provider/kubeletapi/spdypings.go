@@ -10,24 +10,32 @@ const (
 	// spdyPing is the type of a PING control frame in SPDY/3; spdyPingBody is the length of its body, a number.
 	spdyPing     = 6
 	spdyPingBody = 4
+	// spdyGoAway is the type of a GOAWAY control frame; spdyGoAwayBody is the length of its body, a stream and a reason.
+	spdyGoAway     = 7
+	spdyGoAwayBody = 8
 	// maxHeldPings bounds the memory a client can fill with pings.
 	maxHeldPings = 64 * (spdyHeaderBytes + spdyPingBody)
 )
 
-// spdyPings takes the PING frames out of what a SPDY client sends. It is for one goroutine at a time.
+// spdyPings takes the PING frames out of what a SPDY client sends, and drops GOAWAY frames. It is for one goroutine at a
+// time.
+//
+// A client says GOAWAY right before it closes its connection, which is passed on as well. The runtime's streaming server
+// reads no further than that frame, never sees the connection end, and leaves the client's command running for nobody.
 type spdyPings struct {
 	// start holds what is known of a header that is not complete, or of a PING that is not.
 	start []byte
 	// body is how much of the present frame is still to come after its header; 0 between frames.
-	body uint32
-	ping bool
+	body   uint32
+	ping   bool
+	goAway bool
 	// held are the frames that were taken out.
 	held []byte
 	// release says that they shall go back in as soon as the frame that is under way has ended.
 	release bool
 }
 
-// split appends to rest what of chunk does not belong to a PING, and keeps the others. The bytes of a header that is not
+// split appends to rest what of chunk belongs to neither a PING nor a GOAWAY, and keeps the PINGs. The bytes of a header that is not
 // complete are kept until it is.
 func (s *spdyPings) split(rest, chunk []byte) []byte {
 	for len(chunk) > 0 {
@@ -41,9 +49,10 @@ func (s *spdyPings) split(rest, chunk []byte) []byte {
 			continue
 		}
 		n := min(len(chunk), int(s.body))
-		if s.ping {
+		switch {
+		case s.ping:
 			s.start = append(s.start, chunk[:n]...)
-		} else {
+		case !s.goAway:
 			rest = append(rest, chunk[:n]...)
 		}
 		chunk = chunk[n:]
@@ -71,18 +80,21 @@ func (s *spdyPings) end(rest []byte) []byte {
 // a stream), 8 bits of flags and 24 of length.
 func (s *spdyPings) begin(rest []byte) []byte {
 	s.body = binary.BigEndian.Uint32(s.start[4:]) & 0xffffff
-	s.ping = s.start[0]&0x80 != 0 && binary.BigEndian.Uint16(s.start[2:]) == spdyPing && s.body == spdyPingBody &&
-		len(s.held) < maxHeldPings
+	control, kind := s.start[0]&0x80 != 0, binary.BigEndian.Uint16(s.start[2:])
+	s.ping = control && kind == spdyPing && s.body == spdyPingBody && len(s.held) < maxHeldPings
+	s.goAway = control && kind == spdyGoAway && s.body == spdyGoAwayBody
 	if s.ping {
 		return rest
 	}
-	rest = append(rest, s.start...)
+	if !s.goAway {
+		rest = append(rest, s.start...)
+	}
 	s.start = s.start[:0]
 	return rest
 }
 
 // betweenFrames says that what was passed on ends with the end of a frame.
-func (s *spdyPings) betweenFrames() bool { return s.body == 0 || s.ping }
+func (s *spdyPings) betweenFrames() bool { return s.body == 0 || s.ping || s.goAway }
 
 // take returns the frames that were taken out so far.
 func (s *spdyPings) take() []byte {

@@ -55,6 +55,27 @@ func TestPingsAreTakenOutOfAStream(t *testing.T) {
 	}
 }
 
+// A streaming server that reads GOAWAY does not see the connection end, and the client's command goes on.
+func TestGoAwayIsNotPassedOn(t *testing.T) {
+	data := func(text string) spdy.Frame { return &spdy.DataFrame{StreamId: 7, Data: []byte(text)} }
+	goAway := &spdy.GoAwayFrame{LastGoodStreamId: 7}
+	all := frames(t, data("abcd"), goAway, &spdy.PingFrame{Id: 1}, data("end"), goAway)
+	rest := frames(t, data("abcd"), data("end"))
+	for size := 1; size <= len(all); size++ {
+		var s spdyPings
+		var got []byte
+		for chunk := range slices.Chunk(all, size) {
+			got = s.split(got, chunk)
+		}
+		if !bytes.Equal(got, rest) || !bytes.Equal(s.take(), frames(t, &spdy.PingFrame{Id: 1})) {
+			t.Fatalf("in chunks of %d: rest %q, want %q", size, got, rest)
+		}
+		if !s.betweenFrames() {
+			t.Fatalf("in chunks of %d: a frame is under way after the last", size)
+		}
+	}
+}
+
 func TestPingsGoBackInOnlyBetweenFrames(t *testing.T) {
 	data := func(text string) spdy.Frame { return &spdy.DataFrame{StreamId: 1, Data: []byte(text)} }
 	ping := &spdy.PingFrame{Id: 1}
@@ -112,6 +133,8 @@ func TestAFloodOfPingsIsNotKept(t *testing.T) {
 func FuzzSPDYPings(f *testing.F) {
 	f.Add(frames(f, &spdy.PingFrame{Id: 1}, &spdy.DataFrame{StreamId: 1, Data: []byte("x")}), uint8(3))
 	f.Add([]byte("\x80\x03\x00\x06\x00\x00\x00\x05hello"), uint8(1))
+	f.Add(frames(f, &spdy.GoAwayFrame{}, &spdy.DataFrame{StreamId: 1, Data: []byte("x")}, &spdy.GoAwayFrame{}), uint8(3))
+	f.Add(frames(f, &spdy.GoAwayFrame{})[:11], uint8(3))
 	f.Fuzz(func(t *testing.T, all []byte, size uint8) {
 		var whole, parts spdyPings
 		rest := whole.split(nil, all)
@@ -134,8 +157,13 @@ func FuzzSPDYPings(f *testing.F) {
 		if !bytes.Equal(rest, got) || !bytes.Equal(whole.held, parts.held) {
 			t.Fatalf("the chunks of %d matter: %q and %q", size, rest, got)
 		}
-		if n := len(rest) + len(whole.held) + len(whole.start); n != len(all) {
-			t.Fatalf("%d bytes became %d", len(all), n)
+		const wholeGoAway = spdyHeaderBytes + spdyGoAwayBody
+		dropped := len(all) - len(rest) - len(whole.held) - len(whole.start)
+		if whole.goAway && whole.body > 0 {
+			dropped -= wholeGoAway - int(whole.body)
+		}
+		if dropped < 0 || dropped%wholeGoAway != 0 {
+			t.Fatalf("of %d bytes %d were dropped", len(all), dropped)
 		}
 		if len(whole.held)%(spdyHeaderBytes+spdyPingBody) != 0 {
 			t.Fatalf("a part of a ping is held: %q", whole.held)
