@@ -30,7 +30,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // lines collects log lines.
-
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -43,7 +42,6 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 // with returns the lines that have a text.
-
 func (l *lines) with(text string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +57,6 @@ func (l *lines) with(text string) []string {
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // authority issues certificates as files of a test.
-
 type authority struct {
 	t  *testing.T
 	ca *pki.Authority
@@ -100,7 +97,6 @@ func (a authority) node(life pki.Lifetime) *pki.Pair {
 }
 
 // files writes a pair and the authority that the other end must come from.
-
 func (a authority) files(pair *pki.Pair) Files {
 	a.t.Helper()
 	dir := a.t.TempDir()
@@ -119,7 +115,6 @@ func write(t *testing.T, path string, data []byte) {
 }
 
 // server accepts connections with a host's credentials and says hello on each that it accepted.
-
 type server struct {
 	address string
 	log     *lines
@@ -181,7 +176,6 @@ func newLink(t *testing.T, target Target, files Files, log *lines) *Link {
 }
 
 // greet dials and reads what the server says first.
-
 func greet(t *testing.T, l *Link) (string, error) {
 	t.Helper()
 	conn, err := l.Dial(t.Context())

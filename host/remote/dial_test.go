@@ -25,7 +25,6 @@ import (
 )
 
 // target is a TCP server whose one connection at a time a test plays.
-
 type target struct {
 	listener *net.TCPListener
 	conns    chan *net.TCPConn
@@ -64,14 +63,12 @@ func (s *target) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // halfCloser is what every connection of a host is.
-
 type halfCloser interface {
 	net.Conn
 	CloseWrite() error
 }
 
 // stream opens a byte stream and returns both of its ends.
-
 func stream(t testing.TB, l *link, s *target) (halfCloser, *net.TCPConn) {
 	t.Helper()
 	conn, err := l.client.DialPod(t.Context(), "5a4db0", 80)
