@@ -5,7 +5,6 @@ package kubeletapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 
@@ -132,10 +131,10 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, locate func
 	if err == nil {
 		err = s.tunnel(w, r, location)
 	}
-	if err == nil || errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+	if err == nil {
 		return
 	}
-	if code := streamStatus(err); code >= http.StatusInternalServerError {
+	if streamStatus(err) >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.log.Warn("A stream could not be opened", "path", r.URL.Path, "err", err)
 	}
 	if streamStatus(err) == http.StatusTooManyRequests {

@@ -104,8 +104,8 @@ func (p *pipe) linger(ctx context.Context, inDone <-chan error) error {
 	timer := p.clock.NewTimer(lingerTimeout)
 	defer timer.Stop()
 	select {
-	case <-inDone:
-		return nil
+	case err := <-inDone:
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C():

@@ -60,12 +60,10 @@ func TestForwardedConnectionsAreIndependent(t *testing.T) {
 	b, m := newStreamBed(t, nil)
 	m.forward = func(sandbox string, port int32, conn io.ReadWriteCloser) error {
 		// The answer comes when the client has said everything.
-		said, err := io.ReadAll(conn)
-		if err != nil {
-			return nil
+		if said, err := io.ReadAll(conn); err == nil {
+			_, _ = fmt.Fprintf(conn, "%s:%d %s", sandbox, port, checksum(bytes.NewReader(said)))
 		}
-		_, err = fmt.Fprintf(conn, "%s:%d %s", sandbox, port, checksum(bytes.NewReader(said)))
-		return err
+		return nil
 	}
 	address := b.forward(t)
 	reset := must(net.Dial("tcp", address)).(*net.TCPConn)

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	spdyframe "github.com/moby/spdystream/spdy"
-	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
+	"k8s.io/apimachinery/pkg/util/httpstream/spdy" //nolint:staticcheck // client-go's executor still wants its types
 	"k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -73,6 +73,7 @@ func (b *bed) upgrade(t *testing.T) (*tls.Conn, *bufio.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != "raw" {
 		t.Fatalf("got %s %v", resp.Status, resp.Header)
 	}

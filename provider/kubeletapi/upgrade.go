@@ -17,7 +17,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // maxRefusalBytes is how much of the streaming server's reason for not upgrading is passed on.
@@ -51,7 +51,7 @@ func (s *Server) connect(ctx context.Context, r *http.Request, location *url.URL
 	err = out.Write(conn)
 	var answer *http.Response
 	if err == nil {
-		answer, err = http.ReadResponse(buffered, out)
+		answer, err = http.ReadResponse(buffered, out) //nolint:bodyclose // it is a part of conn, which is closed
 	}
 	if err != nil {
 		_ = conn.Close()
