@@ -40,7 +40,7 @@ func inWorld(t *testing.T, body func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, api: newFakeAPI(), host: newFakeHost(), maxPods: 110}
 		w.cri = fakecri.Start(t, fakecri.Options{Identity: testIdentity})
-		w.api.onDelete = func(uid types.UID) {}
+		w.api.onDelete = func(types.UID) {}
 		w.start()
 		body(w)
 		w.stop()
