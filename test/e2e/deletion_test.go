@@ -12,8 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// slack is what a deletion may take beyond its budget, for the control plane's and the runtime's own time.
-const slack = 2 * time.Second
+const (
+	// slack is what the end of a container may come after its budget.
+	slack = 2 * time.Second
+	// teardown is what may pass between the end of the last container and that of the object: the runtime takes down the
+	// pod's network, and the status is written. It is much more than an idle machine needs.
+	teardown = 15 * time.Second
+)
 
 // deletion is what was seen while a pod was deleted.
 type deletion struct {
@@ -65,9 +70,8 @@ func (k *tester) requireStopped(d deletion) {
 }
 
 // TestDeletionKeepsOneBudgetForHookTermAndKill: the main container ignores SIGTERM, so it is killed when the grace period
-// ends, which began with the hook.
+// ends, which began with the hook. Like every test that measures seconds it has the machine to itself.
 func TestDeletionKeepsOneBudgetForHookTermAndKill(t *testing.T) {
-	t.Parallel()
 	k := on(t, require(t).calm)
 	const budget = 10 * time.Second
 	pod := k.awaitPodReady(k.create(k.pod("stubborn", `trap "touch /marks/term" TERM; touch /marks/up; while :; do sleep 0.1; done`,
@@ -90,8 +94,12 @@ func TestDeletionKeepsOneBudgetForHookTermAndKill(t *testing.T) {
 	if state == nil || state.ExitCode != 137 {
 		t.Fatalf("the container ended as %+v, want exit code 137", state)
 	}
-	if took := d.gone.Sub(d.began); took < budget-time.Second || took > budget+slack {
-		t.Errorf("the deletion took %v, want %v (+%v)", took, budget, slack)
+	// The API has whole seconds.
+	if took := state.FinishedAt.Sub(d.began); took < budget-2*time.Second || took > budget+slack {
+		t.Errorf("the container was killed after %v, want %v (+%v)", took, budget, slack)
+	}
+	if took := d.gone.Sub(state.FinishedAt.Time); took > teardown {
+		t.Errorf("the object was there for %v after the container had ended", took)
 	}
 	k.awaitEvent(pod, "Killing", "Stopping container main")
 	k.awaitCollected(pod)
@@ -109,7 +117,7 @@ func TestDeletionDuringInitIsAsCareful(t *testing.T) {
 	if k.marked("cleaned").IsZero() {
 		t.Error("the init container was not allowed to end by itself")
 	}
-	if took := d.gone.Sub(d.began); took < 3*time.Second || took > 15*time.Second {
+	if took := d.gone.Sub(d.began); took < 3*time.Second || took > 3*time.Second+slack+teardown {
 		t.Errorf("the deletion took %v", took)
 	}
 	if !k.marked("main").IsZero() {
@@ -118,9 +126,8 @@ func TestDeletionDuringInitIsAsCareful(t *testing.T) {
 	k.awaitCollected(pod)
 }
 
-// TestShorterGraceOfASecondDeletionCounts: a user loses patience.
+// TestShorterGraceOfASecondDeletionCounts: a user loses patience. It has the machine to itself.
 func TestShorterGraceOfASecondDeletionCounts(t *testing.T) {
-	t.Parallel()
 	k := on(t, require(t).calm)
 	pod := k.awaitPodReady(k.create(k.pod("patience", `trap "" TERM; touch /marks/up; while :; do sleep 0.1; done`, grace(300))))
 	k.awaitMark("up")
@@ -136,7 +143,7 @@ func TestShorterGraceOfASecondDeletionCounts(t *testing.T) {
 	begin := time.Now()
 	must(t, k.client().CoreV1().Pods(k.namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &three}))
 	k.awaitGone(pod, usual)
-	if took := time.Since(begin); took > 3*time.Second+2*slack {
+	if took := time.Since(begin); took > 3*time.Second+slack+teardown {
 		t.Errorf("the pod was gone %v after the grace period was shortened to 3 s", took)
 	}
 }

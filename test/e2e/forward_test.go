@@ -25,10 +25,15 @@ var forwarding = regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+)`)
 // webServer is a pod that answers HTTP on port 8080.
 func (k *tester) webServer(name string) *v1.Pod {
 	k.Helper()
-	return k.awaitPodReady(k.create(k.pod(name, "", func(p *v1.Pod) {
+	pod := k.awaitPodReady(k.create(k.pod(name, "", func(p *v1.Pod) {
 		p.Spec.Containers[0].Image, p.Spec.Containers[0].Command = images.Agnhost, nil
 		p.Spec.Containers[0].Args = []string{"netexec", "--http-port=8080", "--udp-port=-1"}
 	})))
+	eventually(k.T, usual, "the web server listens", func() error { // there is no probe to tell
+		_, err := k.tryKubectl(nil, "exec", name, "--", "wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8080/echo?msg=x")
+		return err
+	})
+	return pod
 }
 
 // forward starts kubectl port-forward to the pod's port 8080 and returns the local address.

@@ -102,7 +102,7 @@ func (s *site) prepareNode(ctx context.Context) error {
 	}
 	if s.inProcess {
 		s.nodeCommand = append(s.nodeCommand, "--host", "unix://"+s.host.ContainerdSocket(),
-			"--root", s.rootDir(), "--pod-logs-dir", s.logsDir())
+			"--root-dir", s.rootDir(), "--pod-logs-dir", s.logsDir())
 		return nil
 	}
 	for _, args := range [][]string{

@@ -100,7 +100,7 @@ func TestTerminalIsResized(t *testing.T) {
 	request := k.client().CoreV1().RESTClient().Post().Namespace(k.namespace).Resource("pods").Name("terminal").SubResource("exec").
 		VersionedParams(&v1.PodExecOptions{
 			Container: "main", Stdin: true, Stdout: true, TTY: true,
-			Command: []string{"sh", "-c", `stty size; read line; echo "read $line"; stty size; exit 7`},
+			Command: []string{"sh", "-c", `until [ "$(stty size)" = "25 81" ]; do sleep 0.1; done; echo first; read line; until [ "$(stty size)" = "44 133" ]; do sleep 0.1; done; echo "read $line"; exit 7`},
 		}, scheme.ParameterCodec)
 	config := k.env.cluster.RESTConfig()
 	spdy, err := remotecommand.NewSPDYExecutor(config, "POST", request.URL())
@@ -119,13 +119,11 @@ func TestTerminalIsResized(t *testing.T) {
 			go func() {
 				ended <- executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Tty: true, TerminalSizeQueue: size})
 			}()
-			out.await(t, "25 81")
+			out.await(t, "first")
 			size <- remotecommand.TerminalSize{Width: 133, Height: 44}
-			time.Sleep(time.Second) // a resize is not acknowledged
 			_, err := io.WriteString(typed, "word\n")
 			must(t, err)
 			out.await(t, "read word")
-			out.await(t, "44 133")
 			close(size)
 			if err := <-ended; err == nil || !strings.Contains(err.Error(), "exit code 7") {
 				t.Errorf("ended with %v, want exit code 7", err)

@@ -62,7 +62,7 @@ func (e *environment) makeCertificates(t *testing.T) clientCertificates {
 	}
 	authority, err := pki.ParseAuthority(read("ca.crt"), read("ca.key"))
 	must(t, err)
-	stranger, err := pki.NewAuthority("tombolo", pki.Lifetime{From: time.Now(), Validity: time.Hour})
+	stranger, err := pki.NewAuthority("tombolo", pki.Lifetime{From: time.Now(), Validity: 2 * time.Hour})
 	must(t, err)
 	pair := func(p *pki.Pair, err error) tls.Certificate {
 		must(t, err)
@@ -98,7 +98,7 @@ func TestHostAnswersNobodyItDoesNotKnow(t *testing.T) {
 		{"a certificate of another authority", &tls.Config{Certificates: []tls.Certificate{certs.foreign}}, "unknown authority"},
 		{"a certificate for serving", &tls.Config{Certificates: []tls.Certificate{certs.wrongUsage}}, "usage"},
 		{"an old version of TLS", &tls.Config{Certificates: []tls.Certificate{certs.right}, MaxVersion: tls.VersionTLS12}, "version"},
-		{"plain HTTP", nil, "TLS handshake"},
+		{"plain HTTP", nil, "plain HTTP"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			begin := len(e.calm.hostLog(t))
