@@ -82,6 +82,10 @@ type Options struct {
 type Collector struct {
 	opts Options
 	log  *slog.Logger
+
+	mu sync.Mutex
+	// busy are the pods that are being swept.
+	busy map[types.UID]bool
 }
 
 // New returns a Collector.
@@ -89,7 +93,7 @@ func New(o Options) *Collector {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Collector{opts: o, log: o.Logger}
+	return &Collector{opts: o, log: o.Logger, busy: map[types.UID]bool{}}
 }
 
 // Run makes a pass each Period until ctx ends.

@@ -367,11 +367,20 @@ func TestHangingRemovalDelaysNoOtherPod(t *testing.T) {
 		hang := make(chan struct{})
 		m.hang["remove g2-web-0"] = hang
 		done := make(chan error)
-		go func() { done <- m.collector(Options{}).pass(t.Context()) }()
+		c := m.collector(Options{})
+		go func() { done <- c.pass(t.Context()) }()
 		synctest.Wait()
 		want := []string{"dir g1 logs=true", "dir g3 logs=true", "remove g1-web-0", "remove g2-web-0", "remove g3-web-0"}
 		if diff := cmp.Diff(want, m.sortedCalls()); diff != "" {
 			t.Errorf("calls while one hangs (-want +got):\n%s", diff)
+		}
+		// Nor is the hanging one begun a second time beside it.
+		before := len(m.sortedCalls())
+		if err := c.Collect(t.Context(), "g2"); err != nil {
+			t.Error(err)
+		}
+		if after := len(m.sortedCalls()); after != before {
+			t.Errorf("%d calls for a pod that is being swept", after-before)
 		}
 		close(hang)
 		if err := <-done; err != nil {

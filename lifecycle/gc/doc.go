@@ -11,6 +11,6 @@
 // # Concurrency
 //
 // A Collector may be used by any number of goroutines. Run is called once, blocks, and joins what it started. Collect
-// may run beside it, also for the same pod: every removal is idempotent. What belongs to one pod is removed one after
-// the other; a pod whose removal hangs takes one of a few places and delays no other pod beyond that.
+// may run beside it; a pod that is being swept already is left alone by the second. What belongs to one pod is removed one
+// after the other; a pod whose removal hangs takes one of a few places and delays no other pod beyond that.
 package gc

@@ -11,14 +11,20 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // unknownGrace is how long a container in unknown state has to stop before its record is removed: the least the kubelet
 // gives to any container.
 const unknownGrace = 2 * time.Second
 
-// sweep carries out a plan. What fails is left, with everything that depends on it, to the next pass.
+// sweep carries out a plan, unless the pod is being swept already: the runtime refuses to remove what it is removing. What
+// fails is left, with everything that depends on it, to the next pass.
 func (c *Collector) sweep(ctx context.Context, p *plan) error {
+	if !c.begin(p.uid) {
+		return nil
+	}
+	defer c.end(p.uid)
 	if removable, known := c.opts.Pods(p.uid); p.everything && !removable || !p.everything && !known {
 		return nil // the answer changed while others were swept
 	}
@@ -48,6 +54,22 @@ func (c *Collector) sweep(ctx context.Context, p *plan) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Collector) begin(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[uid] {
+		return false
+	}
+	c.busy[uid] = true
+	return true
+}
+
+func (c *Collector) end(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, uid)
 }
 
 // removeContainer removes a container record. Its log files go first, so that none is left without a record that names
