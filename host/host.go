@@ -85,7 +85,7 @@ type PodDirs interface {
 	// restartCount tells the files of successive containers apart.
 	EnsureTerminationLog(ctx context.Context, uid types.UID, container string, restartCount int32) (path string, err error)
 	// RemovePod removes the pod's directory. Missing is success. It refuses (FailedPrecondition) while something is
-	// mounted below it. removeLogs says whether the pod's log directories go too.
+	// mounted below it. removeLogs says whether the pod's log directories go too; what is empty of them always does.
 	RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error
 	// ListPods returns the UIDs that have a directory.
 	ListPods(ctx context.Context) ([]types.UID, error)

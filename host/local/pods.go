@@ -14,6 +14,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -95,7 +96,8 @@ func (h *Host) EnsureTerminationLog(_ context.Context, uid types.UID, container 
 	return filepath.Join(h.rootDir, path), nil
 }
 
-// RemovePod removes the pod's directory and, if asked to, its log directories.
+// RemovePod removes the pod's directory and, if asked to, its log directories. Without being asked it removes only what
+// is empty of those: of a pod that never had a container nothing else would remind the node later.
 func (h *Host) RemovePod(_ context.Context, uid types.UID, removeLogs bool) error {
 	if err := checkUID(uid); err != nil {
 		return err
@@ -114,14 +116,43 @@ func (h *Host) RemovePod(_ context.Context, uid types.UID, removeLogs bool) erro
 	if err := h.root.RemoveAll(podDir(uid)); err != nil {
 		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
 	}
-	if !removeLogs {
-		return nil
+	if removeLogs {
+		return h.removePodLogs(uid, h.logs.RemoveAll)
 	}
-	return h.removePodLogs(uid)
+	return h.removePodLogs(uid, h.removeWithoutFiles)
 }
 
-// removePodLogs removes every log directory of the UID. There is more than one only if something else made it.
-func (h *Host) removePodLogs(uid types.UID) error {
+// removeWithoutFiles removes a log directory that holds nothing but empty directories.
+func (h *Host) removeWithoutFiles(dir string) error {
+	entries, err := fs.ReadDir(h.logs.FS(), dir)
+	if err != nil {
+		return err
+	}
+	for _, path := range append(childPaths(dir, entries), dir) {
+		err := h.logs.Remove(path)
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// childPaths are the paths of the directories among a directory's entries.
+func childPaths(dir string, entries []fs.DirEntry) []string {
+	var paths []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			paths = append(paths, filepath.Join(dir, entry.Name()))
+		}
+	}
+	return paths
+}
+
+// removePodLogs applies remove to every log directory of the UID. There is more than one only if something else made it.
+func (h *Host) removePodLogs(uid types.UID, remove func(dir string) error) error {
 	entries, err := fs.ReadDir(h.logs.FS(), ".")
 	if err != nil {
 		return fmt.Errorf("listing the directory of pod logs: %w", err)
@@ -130,7 +161,7 @@ func (h *Host) removePodLogs(uid types.UID) error {
 		if !entry.IsDir() || !strings.HasSuffix(entry.Name(), "_"+string(uid)) {
 			continue
 		}
-		if err := h.logs.RemoveAll(entry.Name()); err != nil {
+		if err := remove(entry.Name()); err != nil {
 			return fmt.Errorf("removing the logs of pod %s: %w", uid, err)
 		}
 	}

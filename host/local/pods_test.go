@@ -272,6 +272,7 @@ func TestRemovePodLeavesOthersAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	put(t, filepath.Join(h.logsDir, podLogDir(testPod), "main", "0.log"), "x")
 	for range 2 { // what is gone is removed already
 		if err := h.RemovePod(t.Context(), testUID, false); err != nil {
 			t.Fatal(err)
@@ -292,6 +293,30 @@ func TestRemovePodLeavesOthersAlone(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(h.logsDir, podLogDir(other))); err != nil {
 		t.Error(err)
+	}
+}
+
+// The runtime knows nothing of a pod that never had a container, so nobody would ask for its logs to be removed later.
+func TestRemovePodLeavesNoLogDirectoryOfAPodThatNeverLogged(t *testing.T) {
+	h, _ := newTestHost(t)
+	dir := filepath.Join(h.logsDir, podLogDir(testPod))
+	for _, logged := range []bool{false, true} {
+		if err := h.EnsurePod(t.Context(), testPod, []string{"a", "b"}); err != nil {
+			t.Fatal(err)
+		}
+		if logged {
+			put(t, filepath.Join(dir, "b", "0.log"), "x")
+		}
+		if err := h.RemovePod(t.Context(), testUID, false); err != nil {
+			t.Fatal(err)
+		}
+		_, err := os.Stat(filepath.Join(dir, "b", "0.log"))
+		if logged && err != nil {
+			t.Errorf("the log is gone: %v", err)
+		}
+		if _, err := os.Stat(dir); !logged && !os.IsNotExist(err) {
+			t.Errorf("the log directory is still there: %v", err)
+		}
 	}
 }
 
