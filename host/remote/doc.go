@@ -10,6 +10,7 @@
 //
 // # Concurrency
 //
-// Server and client may be used by any number of goroutines. A Server ends its goroutines before Serve returns. A byte
+// Server and client may be used by any number of goroutines. A call that changes what runs on the machine goes on when its
+// caller is gone (see effects). A Server ends its goroutines before Serve returns. A byte
 // stream of DialStreaming and DialPod has one goroutine, which ends when the stream breaks, and seconds after Close.
 package remote

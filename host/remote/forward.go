@@ -17,7 +17,8 @@ import (
 // runtimeForwarder forwards the runtime's RuntimeService, one method at a time. Answers and errors pass as they are.
 type runtimeForwarder struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	to runtimeapi.RuntimeServiceClient
+	to      runtimeapi.RuntimeServiceClient
+	effects *effects
 }
 
 var _ runtimeapi.RuntimeServiceServer = (*runtimeForwarder)(nil)
@@ -27,15 +28,15 @@ func (f *runtimeForwarder) Version(ctx context.Context, r *runtimeapi.VersionReq
 }
 
 func (f *runtimeForwarder) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
-	return f.to.RunPodSandbox(ctx, r)
+	return perform(ctx, f.effects, sandboxKey(r), r, f.to.RunPodSandbox)
 }
 
 func (f *runtimeForwarder) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
-	return f.to.StopPodSandbox(ctx, r)
+	return perform(ctx, f.effects, "stop sandbox "+r.GetPodSandboxId(), r, f.to.StopPodSandbox)
 }
 
 func (f *runtimeForwarder) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
-	return f.to.RemovePodSandbox(ctx, r)
+	return perform(ctx, f.effects, "remove sandbox "+r.GetPodSandboxId(), r, f.to.RemovePodSandbox)
 }
 
 func (f *runtimeForwarder) PodSandboxStatus(ctx context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
@@ -51,19 +52,19 @@ func (f *runtimeForwarder) StreamPodSandboxes(r *runtimeapi.StreamPodSandboxesRe
 }
 
 func (f *runtimeForwarder) CreateContainer(ctx context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
-	return f.to.CreateContainer(ctx, r)
+	return perform(ctx, f.effects, containerKey(r), r, f.to.CreateContainer)
 }
 
 func (f *runtimeForwarder) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
-	return f.to.StartContainer(ctx, r)
+	return perform(ctx, f.effects, "start container "+r.GetContainerId(), r, f.to.StartContainer)
 }
 
 func (f *runtimeForwarder) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
-	return f.to.StopContainer(ctx, r)
+	return perform(ctx, f.effects, stopKey(r), r, f.to.StopContainer)
 }
 
 func (f *runtimeForwarder) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
-	return f.to.RemoveContainer(ctx, r)
+	return perform(ctx, f.effects, "remove container "+r.GetContainerId(), r, f.to.RemoveContainer)
 }
 
 func (f *runtimeForwarder) ListContainers(ctx context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {

@@ -55,6 +55,8 @@ type Server struct {
 	grpc   *grpc.Server
 	logger *slog.Logger
 	relays *sync.WaitGroup // goroutines of byte streams, which may end after their handlers
+	// effects are calls of the runtime that go on when their callers are gone.
+	effects *effects
 }
 
 // NewServer returns a server that serves nothing yet.
@@ -70,8 +72,9 @@ func NewServer(o ServerOptions) *Server {
 	}
 	around := &interceptor{logger: o.Logger, clock: o.Clock, metrics: newMetrics(o.Registerer)}
 	s := &Server{
-		logger: o.Logger,
-		relays: &sync.WaitGroup{},
+		logger:  o.Logger,
+		relays:  &sync.WaitGroup{},
+		effects: newEffects(),
 		grpc: grpc.NewServer(
 			grpc.Creds(o.Credentials),
 			grpc.ConnectionTimeout(handshakeTimeout),
@@ -87,7 +90,9 @@ func NewServer(o ServerOptions) *Server {
 		),
 	}
 	hostpb.RegisterHostServiceServer(s.grpc, &service{host: o.Host, version: o.Version, clock: o.Clock, relays: s.relays})
-	runtimeapi.RegisterRuntimeServiceServer(s.grpc, &runtimeForwarder{to: runtimeapi.NewRuntimeServiceClient(o.Runtime)})
+	runtimeapi.RegisterRuntimeServiceServer(s.grpc, &runtimeForwarder{
+		to: runtimeapi.NewRuntimeServiceClient(o.Runtime), effects: s.effects,
+	})
 	runtimeapi.RegisterImageServiceServer(s.grpc, &imageForwarder{to: runtimeapi.NewImageServiceClient(o.Runtime)})
 	return s
 }
@@ -121,4 +126,5 @@ func (s *Server) stop() {
 	})
 	s.grpc.GracefulStop()
 	stopForcing()
+	s.effects.stop(force)
 }
