@@ -22,6 +22,7 @@ func TestProcessesAndLinkComeAndGo(t *testing.T) {
 		run  func(*tester)
 	}{
 		{"a killed node process leaves containers alone and catches up", killedNodeCatchesUp},
+		{"a node process that is told to stop leaves pods alone", stoppedNode},
 		{"a node process killed at any moment starts each container once", nodeKilledWhilePodsStart},
 		{"a node process killed during a deletion finishes it with one hook", nodeKilledWhilePodEnds},
 		{"a killed host process makes the node NotReady and nothing else", killedHost},
@@ -112,6 +113,20 @@ func killedNodeCatchesUp(k *tester) {
 	k.requireUnchanged(held)
 }
 
+func stoppedNode(k *tester) {
+	held := k.hold(k.create(k.pod("steady", `trap "touch /marks/term" TERM; while :; do sleep 0.1; done`)))
+	must(k.T, k.nodeProc.Stop(k.Context())) // SIGTERM
+	if err := k.nodeProc.Err(); err != nil {
+		k.Errorf("tombolo node ended with %v; log %s", err, k.nodeProc.LogFile())
+	}
+	k.restartNode(k.T)
+	must(k.T, k.awaitReady(k.Context()))
+	k.requireUnchanged(held)
+	if !k.marked("term").IsZero() {
+		k.Error("the pod was told to stop, too")
+	}
+}
+
 func nodeKilledWhilePodsStart(k *tester) {
 	for i := range 5 {
 		name := fmt.Sprintf("start-%d", i)
@@ -158,6 +173,7 @@ func nodeKilledWhilePodEnds(k *tester) {
 
 func killedHost(k *tester) {
 	held := k.hold(k.create(k.pod("steady", `exec sleep 1d`)))
+	deleted := k.awaitPodReady(k.create(k.pod("deleted", `trap "exit 0" TERM; while :; do sleep 0.1; done`, grace(120), preStop(`echo x >> /marks/hook`))))
 	must(k.T, k.hostProc.Kill())
 	began := time.Now()
 	eventually(k.T, 40*time.Second, "the node is NotReady and names the link", func() error {
@@ -174,6 +190,15 @@ func killedHost(k *tester) {
 	if running := k.running(k.T, held.pod.UID); len(running) != 1 {
 		k.Errorf("running containers without tombolo host: %v", running)
 	}
+	// What is wanted meanwhile happens afterwards.
+	k.remove(deleted)
+	wanted := k.create(k.pod("wanted", `exec sleep 1d`, func(p *v1.Pod) {
+		p.Spec.NodeName = k.name // the scheduler would wait for the node
+	}))
+	time.Sleep(3 * time.Second)
+	if got, err := k.get(deleted); err != nil || got.Status.Phase != v1.PodRunning {
+		k.Errorf("a pod that cannot be reached was let go: %v", err)
+	}
 	must(k.T, k.startHost())
 	began = time.Now()
 	eventually(k.T, 10*time.Second, "the node is Ready again", func() error {
@@ -184,6 +209,11 @@ func killedHost(k *tester) {
 		return nil
 	})
 	k.Logf("Ready again after %v", time.Since(began))
+	k.awaitGone(deleted, usual)
+	if n := k.lines("hook"); n != 1 {
+		k.Errorf("the hook ran %d times", n)
+	}
+	k.awaitPodReady(wanted)
 	k.requireUnchanged(held)
 }
 
