@@ -133,11 +133,17 @@ type LogReader interface {
 	RemoveLogs(ctx context.Context, path string) error
 }
 
+// Kinds of hooks.
+const (
+	HookPreStop   = "preStop"
+	HookPostStart = "postStart"
+)
+
 // HookRequest names one run of an exec hook.
 type HookRequest struct {
 	PodUID      types.UID
 	ContainerID string
-	// Kind tells the hooks of one container apart: "preStop" or "postStart".
+	// Kind tells the hooks of one container apart: HookPreStop or HookPostStart.
 	Kind    string
 	Command []string
 	// Timeout is how long the hook may run, from now. The process is killed then.

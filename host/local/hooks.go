@@ -20,12 +20,6 @@ import (
 	"github.com/tombolo-dev/tombolo/host"
 )
 
-// Kinds of hooks.
-const (
-	hookPreStop   = "preStop"
-	hookPostStart = "postStart"
-)
-
 // noExitCode is the exit code of a hook whose process left none.
 const noExitCode = -1
 
@@ -96,7 +90,7 @@ func checkHook(req host.HookRequest) error {
 		return err
 	}
 	switch {
-	case req.Kind != hookPreStop && req.Kind != hookPostStart:
+	case req.Kind != host.HookPreStop && req.Kind != host.HookPostStart:
 		return fmt.Errorf("hook kind %q is not known: %w", req.Kind, errdefs.ErrInvalidArgument)
 	case len(req.Command) == 0:
 		return fmt.Errorf("the hook has no command: %w", errdefs.ErrInvalidArgument)

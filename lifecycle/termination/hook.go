@@ -16,9 +16,6 @@ import (
 	"github.com/tombolo-dev/tombolo/host"
 )
 
-// kindPreStop tells preStop hooks from other hooks of the same container on the host.
-const kindPreStop = "preStop"
-
 // outcome is how a hook ended, as counted in the metric.
 type outcome string
 
@@ -100,7 +97,7 @@ func (t *Terminator) runHook(ctx context.Context, v victim, deadline time.Time) 
 	answerCtx, cancel := context.WithTimeout(ctx, timeout+hookAnswer)
 	defer cancel()
 	got, err := t.hooks.RunHook(answerCtx, host.HookRequest{
-		PodUID: v.uid, ContainerID: v.container.ID, Kind: kindPreStop, Command: v.preStop.Exec.Command, Timeout: timeout,
+		PodUID: v.uid, ContainerID: v.container.ID, Kind: host.HookPreStop, Command: v.preStop.Exec.Command, Timeout: timeout,
 	})
 	switch {
 	case err == nil:
