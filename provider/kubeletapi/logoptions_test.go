@@ -105,7 +105,7 @@ func FuzzLogOptions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		query, err := url.ParseQuery(raw)
 		if err != nil {
-			t.Skip()
+			t.Skip("no server sees a query that cannot be parsed")
 		}
 		opts, err := parseLogOptions(query)
 		if err != nil {
@@ -129,7 +129,7 @@ func FuzzStreamOptions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		query, err := url.ParseQuery(raw)
 		if err != nil {
-			t.Skip()
+			t.Skip("no server sees a query that cannot be parsed")
 		}
 		opts, err := parseStreamOptions(query)
 		if some := opts.stdin || opts.stdout || opts.stderr; some == (err != nil) {
