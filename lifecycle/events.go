@@ -12,6 +12,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/lifecycle/admission"
 	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 )
 
@@ -73,7 +74,7 @@ func (e *Engine) updated(pod *v1.Pod) {
 func (e *Engine) reconciled(pod *v1.Pod) {
 	e.remember(pod)
 	e.status.Observe(pod)
-	if isTerminal(pod.Status.Phase) && !e.isRejected(pod.UID) && !e.workers.TerminationRequested(pod.UID) {
+	if podrules.Terminal(pod.Status.Phase) && !e.isRejected(pod.UID) && !e.workers.TerminationRequested(pod.UID) {
 		e.workers.Update(podworker.Update{Type: podworker.Sync, Pod: pod})
 	}
 }
@@ -102,7 +103,7 @@ func (e *Engine) remember(pod *v1.Pod) (old *v1.Pod) {
 // admit checks a new pod. A pod that was accepted before, by this process or one before it, is never refused later: the
 // API has its start time, or, if the process died before that was written, the runtime may have something of it.
 func (e *Engine) admit(pod *v1.Pod) *admission.Rejection {
-	if pod.DeletionTimestamp != nil || pod.Status.StartTime != nil || isTerminal(pod.Status.Phase) || e.inRuntime(pod.UID) {
+	if pod.DeletionTimestamp != nil || pod.Status.StartTime != nil || podrules.Terminal(pod.Status.Phase) || e.inRuntime(pod.UID) {
 		return nil
 	}
 	return admission.Check(pod, e.admissionFacts())
@@ -113,9 +114,6 @@ func (e *Engine) inRuntime(uid types.UID) bool {
 	pods, _, _ := e.pleg.Observation()
 	return slices.ContainsFunc(pods, func(p pleg.PodRecord) bool { return p.UID == uid })
 }
-
-// isTerminal says whether a phase is final.
-func isTerminal(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }
 
 func (e *Engine) reject(pod *v1.Pod, r *admission.Rejection) {
 	e.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 	"github.com/tombolo-dev/tombolo/lifecycle/status"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
@@ -26,7 +27,7 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 	if err != nil {
 		return false, err
 	}
-	if isTerminal(st.Phase) {
+	if podrules.Terminal(st.Phase) {
 		return true, nil
 	}
 	if err := e.ready(pod); err != nil {

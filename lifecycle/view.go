@@ -9,6 +9,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle/admission"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // Pods returns the desired pods as the API last showed them. The pods are shared.
@@ -57,7 +58,7 @@ func (e *Engine) admissionFacts() admission.Facts {
 		facts.Node = e.opts.Node()
 	}
 	for uid, pod := range e.desired {
-		if e.workers.Known(uid) && !isTerminal(pod.Status.Phase) {
+		if e.workers.Known(uid) && !podrules.Terminal(pod.Status.Phase) {
 			facts.ActivePods = append(facts.ActivePods, pod)
 		}
 	}

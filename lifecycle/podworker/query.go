@@ -32,8 +32,7 @@ func (w *Workers) ContentRemovable(uid types.UID, desired bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if wk, ok := w.byUID[uid]; ok {
-		return wk.state.evicted && !wk.state.terminatedAt.IsZero() ||
-			wk.state.deleted && wk.state.finished && !desired
+		return wk.state.deleted && wk.state.finished && !desired
 	}
 	return w.synced && !desired
 }

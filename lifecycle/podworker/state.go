@@ -7,6 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // Phase is the kind of work a pod is due.
@@ -40,7 +42,6 @@ type state struct {
 	terminatedAt  time.Time // every container has stopped
 	finished      bool
 	deleted       bool
-	evicted       bool
 	// deadline is when the last container must have been killed. It is zero before termination is requested and only
 	// moves closer after.
 	deadline time.Time
@@ -78,9 +79,6 @@ func (s *state) admit(u *Update, known *v1.Pod, now time.Time) admitted {
 	if u.orphan() || (u.Pod != nil && u.Pod.DeletionTimestamp != nil) {
 		s.deleted = true
 	}
-	if u.Type == Kill && u.Evict {
-		s.evicted = true
-	}
 	if s.phase() != PhaseTerminating {
 		return out
 	}
@@ -92,11 +90,7 @@ func requestsTermination(u *Update) bool {
 	if u.orphan() || u.Type == Kill {
 		return true
 	}
-	return u.Pod.DeletionTimestamp != nil || terminalPhase(u.Pod)
-}
-
-func terminalPhase(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	return u.Pod.DeletionTimestamp != nil || podrules.Terminal(u.Pod.Status.Phase)
 }
 
 // shorten moves the deadline closer and says whether it did. The first deadline is no shortening.
@@ -165,12 +159,5 @@ func repeatedDeletion(s *state, pod *v1.Pod, now time.Time) time.Time {
 
 // gracePeriod is the pod's grace period before it is clamped: that of the deletion, else that of the spec.
 func gracePeriod(pod *v1.Pod) time.Duration {
-	switch {
-	case pod.DeletionGracePeriodSeconds != nil:
-		return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
-	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		return time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
-	default:
-		return v1.DefaultTerminationGracePeriodSeconds * time.Second
-	}
+	return podrules.GracePeriod(pod, v1.DefaultTerminationGracePeriodSeconds*time.Second)
 }

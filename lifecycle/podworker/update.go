@@ -46,8 +46,6 @@ type Update struct {
 	Runtime *RuntimePod
 	// Grace overrides the grace period of a Kill; it can only shorten.
 	Grace *time.Duration
-	// Evict marks a Kill whose pod shall leave no containers behind.
-	Evict bool
 }
 
 func (u *Update) orphan() bool { return u.Pod == nil && u.Runtime != nil }

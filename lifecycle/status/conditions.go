@@ -109,7 +109,7 @@ func (g *generation) initialized(status *v1.PodStatus) v1.PodCondition {
 
 // containersReady tells whether every sidecar and regular container is ready.
 func (g *generation) containersReady(status *v1.PodStatus) v1.PodCondition {
-	if isTerminal(status.Phase) {
+	if podrules.Terminal(status.Phase) {
 		return notTrue(v1.ContainersReady, terminalReason(status.Phase), "")
 	}
 	if status.ContainerStatuses == nil {

@@ -19,7 +19,7 @@ func final(pod *v1.Pod, last *v1.PodStatus, now time.Time) v1.PodStatus {
 		closeAll(status.ContainerStatuses)
 	}
 	closeAll(status.InitContainerStatuses[:startedInit(status.InitContainerStatuses)])
-	if !isTerminal(status.Phase) {
+	if !podrules.Terminal(status.Phase) {
 		status.Phase = v1.PodFailed
 	}
 	notReady(status.Conditions, status.Phase)

@@ -79,9 +79,9 @@ func (g *generation) startTime() *metav1.Time {
 func (g *generation) setPhase(status *v1.PodStatus) {
 	api := &g.in.Pod.Status
 	switch {
-	case isTerminal(api.Phase):
+	case podrules.Terminal(api.Phase):
 		status.Phase = api.Phase
-	case isTerminal(g.old.Phase):
+	case podrules.Terminal(g.old.Phase):
 		status.Phase = g.old.Phase
 	case PastDeadline(g.in.Pod, status.StartTime, g.in.Now):
 		status.Phase = v1.PodFailed
@@ -102,11 +102,6 @@ func (g *generation) setPhase(status *v1.PodStatus) {
 			status.Message = api.Message
 		}
 	}
-}
-
-// isTerminal says whether a phase is final.
-func isTerminal(p v1.PodPhase) bool {
-	return p == v1.PodSucceeded || p == v1.PodFailed
 }
 
 // PastDeadline says whether a pod that started at the given time has been active for longer than its spec allows.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // FuzzHistory plays a history of a pod that the input chooses, among it what should not happen: records that are
@@ -30,7 +31,7 @@ func FuzzHistory(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		if len(steps) < 3 || len(steps) > 300 {
-			t.Skip()
+			t.Skip("no history, or one too long to be worth its time")
 		}
 		h := newHistory(steps[0])
 		for i, step := range steps[1:] {
@@ -160,7 +161,7 @@ func (h *history) lose(r *cri.ContainerStatus, state bool) {
 
 // start makes a new instance as podsync does: numbered after the newest record, or from 0 if there is none.
 func (h *history) start(name string, newest *cri.ContainerStatus) {
-	if newest != nil && newest.State == cri.ContainerRunning || h.pod.DeletionTimestamp != nil || isTerminal(h.phase) {
+	if newest != nil && newest.State == cri.ContainerRunning || h.pod.DeletionTimestamp != nil || podrules.Terminal(h.phase) {
 		return
 	}
 	h.last = "start " + name
@@ -195,7 +196,7 @@ func (h *history) end(t *testing.T) {
 	t.Helper()
 	status := final(h.pod, h.cached, h.now)
 	h.check(t, "at the end", &status)
-	if !isTerminal(status.Phase) {
+	if !podrules.Terminal(status.Phase) {
 		t.Errorf("the final phase is %s", status.Phase)
 	}
 	for _, st := range status.ContainerStatuses {
@@ -207,7 +208,7 @@ func (h *history) end(t *testing.T) {
 
 func (h *history) check(t *testing.T, when string, status *v1.PodStatus) {
 	t.Helper()
-	if isTerminal(h.phase) && status.Phase != h.phase {
+	if podrules.Terminal(h.phase) && status.Phase != h.phase {
 		t.Errorf("%s: the phase went from %s to %s", when, h.phase, status.Phase)
 	}
 	h.phase = status.Phase

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // Options are what a Manager needs. Sink and CouldHaveRunningContainers are required.
@@ -184,7 +186,7 @@ func (m *Manager) update(pod *v1.Pod, finish bool, change func(last *v1.PodStatu
 // keep undoes in a status what must not change.
 func (m *Manager) keep(pod *v1.Pod, last, next *v1.PodStatus) {
 	for _, known := range []*v1.PodStatus{&pod.Status, last} {
-		if isTerminal(known.Phase) && known.Phase != next.Phase {
+		if podrules.Terminal(known.Phase) && known.Phase != next.Phase {
 			next.Phase, next.Reason, next.Message = known.Phase, known.Reason, known.Message
 			break
 		}
@@ -235,7 +237,7 @@ func (e *entry) differs() bool {
 
 // mayDelete says whether it is time to look whether the object can be removed.
 func (e *entry) mayDelete() bool {
-	return e.finished && e.api != nil && e.api.DeletionTimestamp != nil && isTerminal(e.api.Status.Phase)
+	return e.finished && e.api != nil && e.api.DeletionTimestamp != nil && podrules.Terminal(e.api.Status.Phase)
 }
 
 // isOlder says whether a is an older version of an object than b. Versions that cannot be compared are taken as newer.

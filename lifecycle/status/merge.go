@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // merge makes the status to send: what the API has, with our part replaced by what we have. Conditions and fields of
@@ -19,7 +21,7 @@ import (
 func merge(api *v1.PodStatus, ours *v1.PodStatus, couldRun bool, now time.Time) (merged *v1.PodStatus, withheld bool) {
 	merged = api.DeepCopy()
 	ours = ours.DeepCopy()
-	ends := !isTerminal(api.Phase) && isTerminal(ours.Phase)
+	ends := !podrules.Terminal(api.Phase) && podrules.Terminal(ours.Phase)
 	withheld = ends && couldRun
 
 	merged.Conditions = nil
@@ -38,11 +40,11 @@ func merge(api *v1.PodStatus, ours *v1.PodStatus, couldRun bool, now time.Time) 
 		}
 	}
 	setOwned(merged, *ours)
-	if withheld || isTerminal(api.Phase) && api.Phase != ours.Phase {
+	if withheld || podrules.Terminal(api.Phase) && api.Phase != ours.Phase {
 		merged.Phase, merged.Reason, merged.Message = api.Phase, api.Reason, api.Message
 	}
 	merged.ObservedGeneration = max(merged.ObservedGeneration, api.ObservedGeneration)
-	if isTerminal(merged.Phase) {
+	if podrules.Terminal(merged.Phase) {
 		notReady(merged.Conditions, merged.Phase)
 	}
 	keepTransitionTimes(merged.Conditions, api.Conditions, now)

@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // snapshot is what one sync works with.
@@ -128,7 +130,7 @@ func (m *Manager) write(ctx context.Context, s snapshot) result {
 			return m.failed("patch", fmt.Errorf("patching the status: %w", err))
 		}
 	}
-	if s.finished && !couldRun && api.DeletionTimestamp != nil && isTerminal(api.Status.Phase) {
+	if s.finished && !couldRun && api.DeletionTimestamp != nil && podrules.Terminal(api.Status.Phase) {
 		if err := m.delete(ctx, s); err != nil {
 			return m.failed("delete", fmt.Errorf("deleting the object: %w", err))
 		}

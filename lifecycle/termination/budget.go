@@ -7,6 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 const (
@@ -31,16 +33,7 @@ func stopGrace(deadline, now time.Time) time.Duration {
 }
 
 // podGrace is the grace period of a container that is killed while its pod lives on, or whose killer named no deadline.
-func podGrace(pod *v1.Pod) time.Duration {
-	switch {
-	case pod.DeletionGracePeriodSeconds != nil:
-		return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
-	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		return time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
-	default:
-		return minStop
-	}
-}
+func podGrace(pod *v1.Pod) time.Duration { return podrules.GracePeriod(pod, minStop) }
 
 // earlier returns the earlier of two deadlines, of which the first may be zero for none.
 func earlier(known, asked time.Time) time.Time {
