@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"text/template"
 	"time"
 )
@@ -121,6 +122,10 @@ func writeScript(name, text string, values scriptValues) error {
 	if err := parsed.Execute(&b, values); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
+	// A process that is forked while the script is open for writing keeps it open until its own exec, and until then
+	// the kernel refuses to run the script ("text file busy"). So nothing is forked meanwhile.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(name, []byte(b.String()), 0o755); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
