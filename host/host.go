@@ -139,14 +139,18 @@ const (
 	HookPostStart = "postStart"
 )
 
-// HookRequest names one run of an exec hook.
+// HookRequest names one run of a hook: exactly one of Command, HTTPGet and Sleep is set.
 type HookRequest struct {
 	PodUID      types.UID
 	ContainerID string
 	// Kind tells the hooks of one container apart: HookPreStop or HookPostStart.
 	Kind    string
 	Command []string
-	// Timeout is how long the hook may run, from now. The process is killed then.
+	// HTTPGet is a request that is made from the host. Every answer is a success, whatever its status code.
+	HTTPGet *HTTPRequest
+	// Sleep is a pause that the hook consists of; nil for none. It may be zero.
+	Sleep *time.Duration
+	// Timeout is how long the hook may run, from now; it is cut short then. Zero is no limit.
 	Timeout time.Duration
 }
 
@@ -163,7 +167,7 @@ type HookResult struct {
 	Interrupted bool
 }
 
-// HookRunner runs exec hooks exactly once per (pod, container id, kind), also when the caller or the link dies in the
+// HookRunner runs hooks exactly once per (pod, container id, kind), also when the caller or the link dies in the
 // middle: the run belongs to the host, and the same request again joins it or returns its recorded result.
 type HookRunner interface {
 	// RunHook returns when the hook ended. When it is called again while the hook runs, the shorter of the two deadlines
