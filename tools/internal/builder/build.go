@@ -137,17 +137,7 @@ func (b *Builder) lock(ctx context.Context, t target) (unlock func(), err error)
 // commands returns what makes the part's binary at output.
 func commands(ctx context.Context, t target, output string) ([]*exec.Cmd, error) {
 	if t.Package != "" {
-		// With -v the go command names each package it compiles: that is the progress shown.
-		args := append([]string{"build", "-v"}, goArguments(t.Part, t.version)...)
-		cmd := exec.CommandContext(ctx, "go", append(args, "-o", output, t.Package)...)
-		cgo := "0"
-		if t.Cgo {
-			cgo = "1"
-		}
-		// GOWORK and GOFLAGS of the caller must not change which versions are built.
-		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED="+cgo)
-		cmd.Dir = t.folder
-		return []*exec.Cmd{cmd}, nil
+		return goCommands(ctx, t, output)
 	}
 
 	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", t.Module)
@@ -165,6 +155,37 @@ func commands(ctx context.Context, t target, output string) ([]*exec.Cmd, error)
 	compile := exec.CommandContext(ctx, "gcc", append([]string{"-o", output}, cArguments(t.Part, t.version)...)...)
 	compile.Dir = strings.TrimSpace(string(root))
 	return []*exec.Cmd{compile}, nil
+}
+
+// goCommands returns what makes a Go program or a test binary.
+func goCommands(ctx context.Context, t target, output string) ([]*exec.Cmd, error) {
+	command := func(args ...string) *exec.Cmd {
+		cgo := "0"
+		if t.Cgo {
+			cgo = "1"
+		}
+		cmd := exec.CommandContext(ctx, "go", args...)
+		// GOWORK and GOFLAGS of the caller must not change which versions are built.
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED="+cgo)
+		cmd.Dir = t.folder
+		return cmd
+	}
+	flags := goArguments(t.Part, t.version)
+	// With -v the go command names each package it compiles: that is the progress shown.
+	build := append([]string{"build", "-v"}, flags...)
+	if !t.Test {
+		return []*exec.Cmd{command(append(build, "-o", output, t.Package)...)}, nil
+	}
+	// "go test -c" names no packages, so what the tests import is compiled first. The results of that are in Go's own cache.
+	const imports = `{{range .TestImports}}{{.}}{{"\n"}}{{end}}{{range .XTestImports}}{{.}}{{"\n"}}{{end}}`
+	list, err := command("list", "-f", imports, t.Package).Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing what the tests of %s import: %w", t.Package, err)
+	}
+	return []*exec.Cmd{
+		command(append(append(build, "-o", os.DevNull), strings.Fields(string(list))...)...),
+		command(append(append([]string{"test", "-c"}, flags...), "-o", output, t.Package)...),
+	}, nil
 }
 
 // run runs one command of a build. Its output goes to the part's log; if it fails, the error ends with the log's last lines.

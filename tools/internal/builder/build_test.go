@@ -74,6 +74,23 @@ func TestBuildStampsTheVersionAndIsNotRepeated(t *testing.T) {
 	}
 }
 
+func TestBuildOfATestBinaryRunsItsTests(t *testing.T) {
+	pins, p := fakePins(t, goodProgram)
+	const test = "package main\n\nimport \"testing\"\n\nfunc TestVersion(t *testing.T) { println(version) }\n"
+	if err := os.WriteFile(filepath.Join(pins, "source", "hello_test.go"), []byte(test), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.Test = true
+	built, err := buildOne(t.Context(), New(pins, t.TempDir(), &bytes.Buffer{}), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.CommandContext(t.Context(), built.binary, "-test.run", "Version").CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "v1.2.3") || !strings.Contains(string(said), "PASS") {
+		t.Errorf("the test binary says %q, %v, want its version and PASS", said, err)
+	}
+}
+
 func TestBuildThatWasInterruptedIsNotTakenForDone(t *testing.T) {
 	pins, p := fakePins(t, goodProgram)
 	b := New(pins, t.TempDir(), &bytes.Buffer{})

@@ -17,8 +17,10 @@ type Part struct {
 	Folder string
 	// Module is the module path whose version is the part's version.
 	Module string
-	// Package is the main package, or "" for a part made from C sources.
+	// Package is the main package, or the tested one if Test is set, or "" for a part made from C sources.
 	Package string
+	// Test makes the part the test binary of Package.
+	Test bool
 	// Tags are Go build tags.
 	Tags []string
 	// Cgo links the part statically against the C library of the machine that builds; otherwise cgo is off.
@@ -54,6 +56,12 @@ func kubernetesPart(name, pkg string) Part {
 			"k8s.io/component-base/version.gitMinor={minor}",
 		},
 	}
+}
+
+func kubernetesTest(name, pkg string) Part {
+	p := kubernetesPart(name, pkg)
+	p.Test = true
+	return p
 }
 
 func containerdPart(name string) Part {
@@ -121,6 +129,8 @@ func Catalogue() []Part {
 		kubernetesPart("kubectl", "cmd/kubectl"),
 		kubernetesPart("agnhost", "test/images/agnhost"),
 		kubernetesPart("kubelet", "cmd/kubelet"),
+		kubernetesTest("e2e.test", "test/e2e"),
+		goPart("ginkgo", "kubernetes", "github.com/onsi/ginkgo/v2", "ginkgo"),
 	}
 }
 
@@ -137,6 +147,10 @@ func Sets() []Set {
 				"crictl", "etcd", "pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "agnhost",
 			},
 			Needs: []string{"busybox-static", "iproute2", "iptables", "mount", "util-linux"},
+		},
+		{
+			Name: "conformance", Why: "make conformance: Kubernetes' own suite, after testbed",
+			Parts: []string{"e2e.test", "ginkgo"}, Needs: []string{"bash-static"},
 		},
 		{Name: "compare", Why: "the real kubelet, to compare with", Parts: []string{"kubelet"}},
 		{Name: "cni-extra", Why: "CNI plugins that only some hosts use", Parts: []string{"ptp", "firewall", "bandwidth"}},

@@ -67,7 +67,7 @@ func key(p Part, pinned pin, toolchain string) string {
 		string(pinned.goMod), string(pinned.goSum), toolchain, p.Package,
 		strings.Join(goArguments(p, pinned.version), "\x00"),
 		strings.Join(cArguments(p, pinned.version), "\x00"),
-		fmt.Sprint(p.Cgo),
+		fmt.Sprint(p.Cgo, p.Test),
 	} {
 		// The length keeps two lists of fields apart that would read the same when joined.
 		fmt.Fprintf(h, "%d:%s", len(field), field)

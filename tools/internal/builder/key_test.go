@@ -20,6 +20,7 @@ func TestKeyChangesWithEverythingThatGoesIntoTheBinary(t *testing.T) {
 	tests := map[string]func(*Part, *pin, *string){
 		"tags":      func(p *Part, _ *pin, _ *string) { p.Tags = []string{"a", "b"} },
 		"cgo":       func(p *Part, _ *pin, _ *string) { p.Cgo = true },
+		"test":      func(p *Part, _ *pin, _ *string) { p.Test = true },
 		"vars":      func(p *Part, _ *pin, _ *string) { p.Vars = nil },
 		"package":   func(p *Part, _ *pin, _ *string) { p.Package += "y" },
 		"version":   func(_ *Part, n *pin, _ *string) { n.version = "v1.2.4" },

@@ -26,6 +26,7 @@ type probe struct {
 // known returns how the presence of each package is seen.
 func known() map[string]probe {
 	return map[string]probe{
+		"bash-static":    {files: []string{"/bin/bash-static", "/usr/bin/bash-static"}, static: true},
 		"busybox-static": {files: []string{"/bin/busybox", "/usr/bin/busybox"}, static: true}, // the package busybox is not
 		"gcc":            {command: "gcc"},
 		"iproute2":       {command: "ip"},
