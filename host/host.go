@@ -165,14 +165,18 @@ type HookResult struct {
 	// Interrupted says that an earlier run of the same hook was begun and its end is not known (the host process died).
 	// It is not begun again.
 	Interrupted bool
+	// HTTPFallback says that an HTTPS request met a server of plain HTTP and succeeded when it was made again without
+	// encryption and credentials.
+	HTTPFallback bool
 }
 
 // HookRunner runs hooks exactly once per (pod, container id, kind), also when the caller or the link dies in the
 // middle: the run belongs to the host, and the same request again joins it or returns its recorded result.
 type HookRunner interface {
-	// RunHook returns when the hook ended. When it is called again while the hook runs, the shorter of the two deadlines
-	// holds. A cancelled ctx leaves the hook running. FailedPrecondition (the container does not run) and NotFound (it is
-	// gone) mean that the hook was not begun and never will be. After Unavailable it may run: the same call again is right.
+	// RunHook returns when the hook ended, at the latest shortly after its container did. When it is called again while the
+	// hook runs, the shorter of the two deadlines holds. A cancelled ctx leaves the hook running. FailedPrecondition (the
+	// container does not run) and NotFound (it is gone) mean that the hook was not begun and never will be. After Unavailable
+	// it may run: the same call again is right.
 	RunHook(ctx context.Context, req HookRequest) (*HookResult, error)
 }
 
@@ -191,5 +195,7 @@ type Host interface {
 	PodDirs
 	LogReader
 	HookRunner
+	Prober
+	PodWatcher
 	Dialer
 }

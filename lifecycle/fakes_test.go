@@ -257,6 +257,14 @@ func (h *fakeHost) DialStreaming(context.Context, string) (net.Conn, error) {
 	return nil, errdefs.ErrPermissionDenied
 }
 
+func (h *fakeHost) Probe(context.Context, host.ProbeRequest) (*host.ProbeResult, error) {
+	return nil, errdefs.ErrNotImplemented
+}
+
+func (h *fakeHost) WatchPods(context.Context, host.WatchRequest, func(host.PodsChanged) error) error {
+	return errdefs.ErrNotImplemented
+}
+
 func (h *fakeHost) DialPod(context.Context, string, uint16) (net.Conn, error) {
 	return nil, errdefs.ErrNotFound
 }

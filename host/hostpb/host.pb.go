@@ -79,6 +79,63 @@ func (LogStream) EnumDescriptor() ([]byte, []int) {
 	return file_host_proto_rawDescGZIP(), []int{0}
 }
 
+// ProbeOutcome is how a try of a probe ended.
+type ProbeOutcome int32
+
+const (
+	// Not said.
+	ProbeOutcome_PROBE_OUTCOME_UNSPECIFIED ProbeOutcome = 0
+	// It failed.
+	ProbeOutcome_PROBE_OUTCOME_FAILURE ProbeOutcome = 1
+	// It succeeded.
+	ProbeOutcome_PROBE_OUTCOME_SUCCESS ProbeOutcome = 2
+	// It succeeded in a way that the user should know of.
+	ProbeOutcome_PROBE_OUTCOME_WARNING ProbeOutcome = 3
+)
+
+// Enum value maps for ProbeOutcome.
+var (
+	ProbeOutcome_name = map[int32]string{
+		0: "PROBE_OUTCOME_UNSPECIFIED",
+		1: "PROBE_OUTCOME_FAILURE",
+		2: "PROBE_OUTCOME_SUCCESS",
+		3: "PROBE_OUTCOME_WARNING",
+	}
+	ProbeOutcome_value = map[string]int32{
+		"PROBE_OUTCOME_UNSPECIFIED": 0,
+		"PROBE_OUTCOME_FAILURE":     1,
+		"PROBE_OUTCOME_SUCCESS":     2,
+		"PROBE_OUTCOME_WARNING":     3,
+	}
+)
+
+func (x ProbeOutcome) Enum() *ProbeOutcome {
+	p := new(ProbeOutcome)
+	*p = x
+	return p
+}
+
+func (x ProbeOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProbeOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_host_proto_enumTypes[1].Descriptor()
+}
+
+func (ProbeOutcome) Type() protoreflect.EnumType {
+	return &file_host_proto_enumTypes[1]
+}
+
+func (x ProbeOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProbeOutcome.Descriptor instead.
+func (ProbeOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{1}
+}
+
 // HelloRequest introduces the caller.
 type HelloRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1704,7 +1761,7 @@ func (*RemoveLogsResponse) Descriptor() ([]byte, []int) {
 	return file_host_proto_rawDescGZIP(), []int{25}
 }
 
-// RunHookRequest names one run of an exec hook.
+// RunHookRequest names one run of a hook: exactly one of command, http_get and sleep says what it does.
 type RunHookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// UID of the pod.
@@ -1715,8 +1772,13 @@ type RunHookRequest struct {
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Program and arguments, used as they are.
 	Command []string `protobuf:"bytes,4,rep,name=command,proto3" json:"command,omitempty"`
-	// How long the hook may run from now on. For a hook that is running already, the shorter of the two ends holds.
-	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// How long the hook may run from now on; no limit if absent or zero. For a hook that is running already, the shorter of
+	// the two ends holds.
+	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Request to make.
+	HttpGet *HTTPRequest `protobuf:"bytes,6,opt,name=http_get,json=httpGet,proto3" json:"http_get,omitempty"`
+	// Pause to make, which may be zero.
+	Sleep         *durationpb.Duration `protobuf:"bytes,7,opt,name=sleep,proto3" json:"sleep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1786,6 +1848,157 @@ func (x *RunHookRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *RunHookRequest) GetHttpGet() *HTTPRequest {
+	if x != nil {
+		return x.HttpGet
+	}
+	return nil
+}
+
+func (x *RunHookRequest) GetSleep() *durationpb.Duration {
+	if x != nil {
+		return x.Sleep
+	}
+	return nil
+}
+
+// HTTPRequest is a GET request that the host makes. Certificates are not verified.
+type HTTPRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "http" or "https".
+	Scheme string `protobuf:"bytes,1,opt,name=scheme,proto3" json:"scheme,omitempty"`
+	// IP address, or a name that the host resolves.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// Port, 1 to 65535.
+	Port int32 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	// Path with its query.
+	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	// Header lines, in order. One that is named "Host" sets the request's host.
+	Headers       []*HTTPHeader `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HTTPRequest) Reset() {
+	*x = HTTPRequest{}
+	mi := &file_host_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HTTPRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HTTPRequest) ProtoMessage() {}
+
+func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HTTPRequest.ProtoReflect.Descriptor instead.
+func (*HTTPRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *HTTPRequest) GetScheme() string {
+	if x != nil {
+		return x.Scheme
+	}
+	return ""
+}
+
+func (x *HTTPRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *HTTPRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *HTTPRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *HTTPRequest) GetHeaders() []*HTTPHeader {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+// HTTPHeader is one header line.
+type HTTPHeader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Value.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HTTPHeader) Reset() {
+	*x = HTTPHeader{}
+	mi := &file_host_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HTTPHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HTTPHeader) ProtoMessage() {}
+
+func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HTTPHeader.ProtoReflect.Descriptor instead.
+func (*HTTPHeader) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *HTTPHeader) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HTTPHeader) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 // RunHookResponse says how a hook ended.
 type RunHookResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1796,14 +2009,16 @@ type RunHookResponse struct {
 	// Whether it was killed when its time was up.
 	TimedOut bool `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	// Whether it was begun and its end is not known. It is not begun again.
-	Interrupted   bool `protobuf:"varint,4,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	Interrupted bool `protobuf:"varint,4,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
+	// Whether a request was to use HTTPS, met a server of plain HTTP, and succeeded without encryption and credentials.
+	HttpFallback  bool `protobuf:"varint,5,opt,name=http_fallback,json=httpFallback,proto3" json:"http_fallback,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +2030,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +2043,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{27}
+	return file_host_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunHookResponse) GetExitCode() int32 {
@@ -1859,6 +2074,419 @@ func (x *RunHookResponse) GetInterrupted() bool {
 	return false
 }
 
+func (x *RunHookResponse) GetHttpFallback() bool {
+	if x != nil {
+		return x.HttpFallback
+	}
+	return false
+}
+
+// ProbeRequest is one try of a probe.
+type ProbeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is tried.
+	//
+	// Types that are valid to be assigned to Action:
+	//
+	//	*ProbeRequest_HttpGet
+	//	*ProbeRequest_Tcp
+	//	*ProbeRequest_Grpc
+	Action isProbeRequest_Action `protobuf_oneof:"action"`
+	// How long the whole try may take on the host.
+	Timeout       *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeRequest) Reset() {
+	*x = ProbeRequest{}
+	mi := &file_host_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeRequest) ProtoMessage() {}
+
+func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
+func (*ProbeRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ProbeRequest) GetAction() isProbeRequest_Action {
+	if x != nil {
+		return x.Action
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetHttpGet() *HTTPRequest {
+	if x != nil {
+		if x, ok := x.Action.(*ProbeRequest_HttpGet); ok {
+			return x.HttpGet
+		}
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetTcp() *TCPRequest {
+	if x != nil {
+		if x, ok := x.Action.(*ProbeRequest_Tcp); ok {
+			return x.Tcp
+		}
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetGrpc() *GRPCRequest {
+	if x != nil {
+		if x, ok := x.Action.(*ProbeRequest_Grpc); ok {
+			return x.Grpc
+		}
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type isProbeRequest_Action interface {
+	isProbeRequest_Action()
+}
+
+type ProbeRequest_HttpGet struct {
+	// A request that must be answered with a status from 200 to 399.
+	HttpGet *HTTPRequest `protobuf:"bytes,1,opt,name=http_get,json=httpGet,proto3,oneof"`
+}
+
+type ProbeRequest_Tcp struct {
+	// A connection that must be accepted.
+	Tcp *TCPRequest `protobuf:"bytes,2,opt,name=tcp,proto3,oneof"`
+}
+
+type ProbeRequest_Grpc struct {
+	// A question to the gRPC health service.
+	Grpc *GRPCRequest `protobuf:"bytes,3,opt,name=grpc,proto3,oneof"`
+}
+
+func (*ProbeRequest_HttpGet) isProbeRequest_Action() {}
+
+func (*ProbeRequest_Tcp) isProbeRequest_Action() {}
+
+func (*ProbeRequest_Grpc) isProbeRequest_Action() {}
+
+// TCPRequest is a connection that the host opens and closes.
+type TCPRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// IP address, or a name that the host resolves.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// Port, 1 to 65535.
+	Port          int32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TCPRequest) Reset() {
+	*x = TCPRequest{}
+	mi := &file_host_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TCPRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TCPRequest) ProtoMessage() {}
+
+func (x *TCPRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TCPRequest.ProtoReflect.Descriptor instead.
+func (*TCPRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TCPRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *TCPRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// GRPCRequest is a question to a server of the gRPC health service, without TLS.
+type GRPCRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// IP address, or a name that the host resolves.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// Port, 1 to 65535.
+	Port int32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	// Service to ask about; empty asks about the server.
+	Service string `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
+	// What the client calls itself.
+	UserAgent     string `protobuf:"bytes,4,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GRPCRequest) Reset() {
+	*x = GRPCRequest{}
+	mi := &file_host_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GRPCRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GRPCRequest) ProtoMessage() {}
+
+func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GRPCRequest.ProtoReflect.Descriptor instead.
+func (*GRPCRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GRPCRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *GRPCRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *GRPCRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *GRPCRequest) GetUserAgent() string {
+	if x != nil {
+		return x.UserAgent
+	}
+	return ""
+}
+
+// ProbeResponse says how a try ended.
+type ProbeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How.
+	Outcome ProbeOutcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=tombolo.host.v1.ProbeOutcome" json:"outcome,omitempty"`
+	// Beginning of what the program answered, or why the try failed.
+	Output        string `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeResponse) Reset() {
+	*x = ProbeResponse{}
+	mi := &file_host_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeResponse) ProtoMessage() {}
+
+func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
+func (*ProbeResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ProbeResponse) GetOutcome() ProbeOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return ProbeOutcome_PROBE_OUTCOME_UNSPECIFIED
+}
+
+func (x *ProbeResponse) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+// WatchPodsRequest says which pods to watch.
+type WatchPodsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Labels that the sandboxes and containers have.
+	Labels map[string]string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How often a response is sent when nothing changes.
+	DigestPeriod  *durationpb.Duration `protobuf:"bytes,2,opt,name=digest_period,json=digestPeriod,proto3" json:"digest_period,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchPodsRequest) Reset() {
+	*x = WatchPodsRequest{}
+	mi := &file_host_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchPodsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchPodsRequest) ProtoMessage() {}
+
+func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchPodsRequest.ProtoReflect.Descriptor instead.
+func (*WatchPodsRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *WatchPodsRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *WatchPodsRequest) GetDigestPeriod() *durationpb.Duration {
+	if x != nil {
+		return x.DigestPeriod
+	}
+	return nil
+}
+
+// WatchPodsResponse tells which pods changed.
+type WatchPodsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UIDs, in ascending order, of the pods of which a sandbox or container appeared, vanished or changed its state.
+	Uids []string `protobuf:"bytes,1,rep,name=uids,proto3" json:"uids,omitempty"`
+	// Digest of the ids and states of all that there is after the change.
+	Digest        uint64 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchPodsResponse) Reset() {
+	*x = WatchPodsResponse{}
+	mi := &file_host_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchPodsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchPodsResponse) ProtoMessage() {}
+
+func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchPodsResponse.ProtoReflect.Descriptor instead.
+func (*WatchPodsResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *WatchPodsResponse) GetUids() []string {
+	if x != nil {
+		return x.Uids
+	}
+	return nil
+}
+
+func (x *WatchPodsResponse) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
 // DialRequest is what the caller sends on a byte stream.
 type DialRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1876,7 +2504,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +2516,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +2529,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{28}
+	return file_host_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DialRequest) GetMessage() isDialRequest_Message {
@@ -1977,7 +2605,7 @@ type PodPort struct {
 
 func (x *PodPort) Reset() {
 	*x = PodPort{}
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2617,7 @@ func (x *PodPort) String() string {
 func (*PodPort) ProtoMessage() {}
 
 func (x *PodPort) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2630,7 @@ func (x *PodPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodPort.ProtoReflect.Descriptor instead.
 func (*PodPort) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{29}
+	return file_host_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PodPort) GetSandboxId() string {
@@ -2036,7 +2664,7 @@ type DialResponse struct {
 
 func (x *DialResponse) Reset() {
 	*x = DialResponse{}
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2676,7 @@ func (x *DialResponse) String() string {
 func (*DialResponse) ProtoMessage() {}
 
 func (x *DialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2689,7 @@ func (x *DialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialResponse.ProtoReflect.Descriptor instead.
 func (*DialResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{30}
+	return file_host_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DialResponse) GetMessage() isDialResponse_Message {
@@ -2132,7 +2760,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2772,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2785,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{31}
+	return file_host_proto_rawDescGZIP(), []int{39}
 }
 
 // EndOfStream says that one direction of a byte stream has ended.
@@ -2169,7 +2797,7 @@ type EndOfStream struct {
 
 func (x *EndOfStream) Reset() {
 	*x = EndOfStream{}
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2809,7 @@ func (x *EndOfStream) String() string {
 func (*EndOfStream) ProtoMessage() {}
 
 func (x *EndOfStream) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2822,7 @@ func (x *EndOfStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOfStream.ProtoReflect.Descriptor instead.
 func (*EndOfStream) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{32}
+	return file_host_proto_rawDescGZIP(), []int{40}
 }
 
 var File_host_proto protoreflect.FileDescriptor
@@ -2317,18 +2945,59 @@ const file_host_proto_rawDesc = "" +
 	"\rrestart_count\x18\x01 \x01(\x05R\frestartCount\"'\n" +
 	"\x11RemoveLogsRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"\x14\n" +
-	"\x12RemoveLogsResponse\"\xaf\x01\n" +
+	"\x12RemoveLogsResponse\"\x99\x02\n" +
 	"\x0eRunHookRequest\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x18\n" +
 	"\acommand\x18\x04 \x03(\tR\acommand\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x85\x01\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x127\n" +
+	"\bhttp_get\x18\x06 \x01(\v2\x1c.tombolo.host.v1.HTTPRequestR\ahttpGet\x12/\n" +
+	"\x05sleep\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05sleep\"\x98\x01\n" +
+	"\vHTTPRequest\x12\x16\n" +
+	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\x05R\x04port\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x125\n" +
+	"\aheaders\x18\x05 \x03(\v2\x1b.tombolo.host.v1.HTTPHeaderR\aheaders\"6\n" +
+	"\n" +
+	"HTTPHeader\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xaa\x01\n" +
 	"\x0fRunHookResponse\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\tR\x06output\x12\x1b\n" +
 	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12 \n" +
-	"\vinterrupted\x18\x04 \x01(\bR\vinterrupted\"\x94\x01\n" +
+	"\vinterrupted\x18\x04 \x01(\bR\vinterrupted\x12#\n" +
+	"\rhttp_fallback\x18\x05 \x01(\bR\fhttpFallback\"\xed\x01\n" +
+	"\fProbeRequest\x129\n" +
+	"\bhttp_get\x18\x01 \x01(\v2\x1c.tombolo.host.v1.HTTPRequestH\x00R\ahttpGet\x12/\n" +
+	"\x03tcp\x18\x02 \x01(\v2\x1b.tombolo.host.v1.TCPRequestH\x00R\x03tcp\x122\n" +
+	"\x04grpc\x18\x03 \x01(\v2\x1c.tombolo.host.v1.GRPCRequestH\x00R\x04grpc\x123\n" +
+	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\b\n" +
+	"\x06action\"4\n" +
+	"\n" +
+	"TCPRequest\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port\"n\n" +
+	"\vGRPCRequest\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port\x12\x18\n" +
+	"\aservice\x18\x03 \x01(\tR\aservice\x12\x1d\n" +
+	"\n" +
+	"user_agent\x18\x04 \x01(\tR\tuserAgent\"`\n" +
+	"\rProbeResponse\x127\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x1d.tombolo.host.v1.ProbeOutcomeR\aoutcome\x12\x16\n" +
+	"\x06output\x18\x02 \x01(\tR\x06output\"\xd4\x01\n" +
+	"\x10WatchPodsRequest\x12E\n" +
+	"\x06labels\x18\x01 \x03(\v2-.tombolo.host.v1.WatchPodsRequest.LabelsEntryR\x06labels\x12>\n" +
+	"\rdigest_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\fdigestPeriod\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"?\n" +
+	"\x11WatchPodsResponse\x12\x12\n" +
+	"\x04uids\x18\x01 \x03(\tR\x04uids\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\"\x94\x01\n" +
 	"\vDialRequest\x12-\n" +
 	"\x11streaming_address\x18\x01 \x01(\tH\x00R\x10streamingAddress\x125\n" +
 	"\bpod_port\x18\x02 \x01(\v2\x18.tombolo.host.v1.PodPortH\x00R\apodPort\x12\x14\n" +
@@ -2348,7 +3017,12 @@ const file_host_proto_rawDesc = "" +
 	"\tLogStream\x12\x1a\n" +
 	"\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n" +
-	"\x11LOG_STREAM_STDERR\x10\x022\xd4\b\n" +
+	"\x11LOG_STREAM_STDERR\x10\x02*~\n" +
+	"\fProbeOutcome\x12\x1d\n" +
+	"\x19PROBE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15PROBE_OUTCOME_FAILURE\x10\x01\x12\x19\n" +
+	"\x15PROBE_OUTCOME_SUCCESS\x10\x02\x12\x19\n" +
+	"\x15PROBE_OUTCOME_WARNING\x10\x032\xf2\t\n" +
 	"\vHostService\x12F\n" +
 	"\x05Hello\x12\x1d.tombolo.host.v1.HelloRequest\x1a\x1e.tombolo.host.v1.HelloResponse\x12F\n" +
 	"\x05Facts\x12\x1d.tombolo.host.v1.FactsRequest\x1a\x1e.tombolo.host.v1.FactsResponse\x12R\n" +
@@ -2362,7 +3036,9 @@ const file_host_proto_rawDesc = "" +
 	"\fRestartCount\x12$.tombolo.host.v1.RestartCountRequest\x1a%.tombolo.host.v1.RestartCountResponse\x12U\n" +
 	"\n" +
 	"RemoveLogs\x12\".tombolo.host.v1.RemoveLogsRequest\x1a#.tombolo.host.v1.RemoveLogsResponse\x12L\n" +
-	"\aRunHook\x12\x1f.tombolo.host.v1.RunHookRequest\x1a .tombolo.host.v1.RunHookResponse\x12G\n" +
+	"\aRunHook\x12\x1f.tombolo.host.v1.RunHookRequest\x1a .tombolo.host.v1.RunHookResponse\x12F\n" +
+	"\x05Probe\x12\x1d.tombolo.host.v1.ProbeRequest\x1a\x1e.tombolo.host.v1.ProbeResponse\x12T\n" +
+	"\tWatchPods\x12!.tombolo.host.v1.WatchPodsRequest\x1a\".tombolo.host.v1.WatchPodsResponse0\x01\x12G\n" +
 	"\x04Dial\x12\x1c.tombolo.host.v1.DialRequest\x1a\x1d.tombolo.host.v1.DialResponse(\x010\x01B,Z*github.com/tombolo-dev/tombolo/host/hostpbb\x06proto3"
 
 var (
@@ -2377,91 +3053,115 @@ func file_host_proto_rawDescGZIP() []byte {
 	return file_host_proto_rawDescData
 }
 
-var file_host_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_host_proto_goTypes = []any{
 	(LogStream)(0),                       // 0: tombolo.host.v1.LogStream
-	(*HelloRequest)(nil),                 // 1: tombolo.host.v1.HelloRequest
-	(*HelloResponse)(nil),                // 2: tombolo.host.v1.HelloResponse
-	(*FactsRequest)(nil),                 // 3: tombolo.host.v1.FactsRequest
-	(*FactsResponse)(nil),                // 4: tombolo.host.v1.FactsResponse
-	(*Filesystem)(nil),                   // 5: tombolo.host.v1.Filesystem
-	(*Pod)(nil),                          // 6: tombolo.host.v1.Pod
-	(*EnsurePodRequest)(nil),             // 7: tombolo.host.v1.EnsurePodRequest
-	(*EnsurePodResponse)(nil),            // 8: tombolo.host.v1.EnsurePodResponse
-	(*EnsureVolumeRequest)(nil),          // 9: tombolo.host.v1.EnsureVolumeRequest
-	(*EmptyDirSource)(nil),               // 10: tombolo.host.v1.EmptyDirSource
-	(*HostPathSource)(nil),               // 11: tombolo.host.v1.HostPathSource
-	(*EnsureVolumeResponse)(nil),         // 12: tombolo.host.v1.EnsureVolumeResponse
-	(*EnsureTerminationLogRequest)(nil),  // 13: tombolo.host.v1.EnsureTerminationLogRequest
-	(*EnsureTerminationLogResponse)(nil), // 14: tombolo.host.v1.EnsureTerminationLogResponse
-	(*RemovePodRequest)(nil),             // 15: tombolo.host.v1.RemovePodRequest
-	(*RemovePodResponse)(nil),            // 16: tombolo.host.v1.RemovePodResponse
-	(*ListPodsRequest)(nil),              // 17: tombolo.host.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),             // 18: tombolo.host.v1.ListPodsResponse
-	(*ReadLogRequest)(nil),               // 19: tombolo.host.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),              // 20: tombolo.host.v1.ReadLogResponse
-	(*ReadTailRequest)(nil),              // 21: tombolo.host.v1.ReadTailRequest
-	(*ReadTailResponse)(nil),             // 22: tombolo.host.v1.ReadTailResponse
-	(*RestartCountRequest)(nil),          // 23: tombolo.host.v1.RestartCountRequest
-	(*RestartCountResponse)(nil),         // 24: tombolo.host.v1.RestartCountResponse
-	(*RemoveLogsRequest)(nil),            // 25: tombolo.host.v1.RemoveLogsRequest
-	(*RemoveLogsResponse)(nil),           // 26: tombolo.host.v1.RemoveLogsResponse
-	(*RunHookRequest)(nil),               // 27: tombolo.host.v1.RunHookRequest
-	(*RunHookResponse)(nil),              // 28: tombolo.host.v1.RunHookResponse
-	(*DialRequest)(nil),                  // 29: tombolo.host.v1.DialRequest
-	(*PodPort)(nil),                      // 30: tombolo.host.v1.PodPort
-	(*DialResponse)(nil),                 // 31: tombolo.host.v1.DialResponse
-	(*Connected)(nil),                    // 32: tombolo.host.v1.Connected
-	(*EndOfStream)(nil),                  // 33: tombolo.host.v1.EndOfStream
-	(*timestamppb.Timestamp)(nil),        // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 35: google.protobuf.Duration
+	(ProbeOutcome)(0),                    // 1: tombolo.host.v1.ProbeOutcome
+	(*HelloRequest)(nil),                 // 2: tombolo.host.v1.HelloRequest
+	(*HelloResponse)(nil),                // 3: tombolo.host.v1.HelloResponse
+	(*FactsRequest)(nil),                 // 4: tombolo.host.v1.FactsRequest
+	(*FactsResponse)(nil),                // 5: tombolo.host.v1.FactsResponse
+	(*Filesystem)(nil),                   // 6: tombolo.host.v1.Filesystem
+	(*Pod)(nil),                          // 7: tombolo.host.v1.Pod
+	(*EnsurePodRequest)(nil),             // 8: tombolo.host.v1.EnsurePodRequest
+	(*EnsurePodResponse)(nil),            // 9: tombolo.host.v1.EnsurePodResponse
+	(*EnsureVolumeRequest)(nil),          // 10: tombolo.host.v1.EnsureVolumeRequest
+	(*EmptyDirSource)(nil),               // 11: tombolo.host.v1.EmptyDirSource
+	(*HostPathSource)(nil),               // 12: tombolo.host.v1.HostPathSource
+	(*EnsureVolumeResponse)(nil),         // 13: tombolo.host.v1.EnsureVolumeResponse
+	(*EnsureTerminationLogRequest)(nil),  // 14: tombolo.host.v1.EnsureTerminationLogRequest
+	(*EnsureTerminationLogResponse)(nil), // 15: tombolo.host.v1.EnsureTerminationLogResponse
+	(*RemovePodRequest)(nil),             // 16: tombolo.host.v1.RemovePodRequest
+	(*RemovePodResponse)(nil),            // 17: tombolo.host.v1.RemovePodResponse
+	(*ListPodsRequest)(nil),              // 18: tombolo.host.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),             // 19: tombolo.host.v1.ListPodsResponse
+	(*ReadLogRequest)(nil),               // 20: tombolo.host.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),              // 21: tombolo.host.v1.ReadLogResponse
+	(*ReadTailRequest)(nil),              // 22: tombolo.host.v1.ReadTailRequest
+	(*ReadTailResponse)(nil),             // 23: tombolo.host.v1.ReadTailResponse
+	(*RestartCountRequest)(nil),          // 24: tombolo.host.v1.RestartCountRequest
+	(*RestartCountResponse)(nil),         // 25: tombolo.host.v1.RestartCountResponse
+	(*RemoveLogsRequest)(nil),            // 26: tombolo.host.v1.RemoveLogsRequest
+	(*RemoveLogsResponse)(nil),           // 27: tombolo.host.v1.RemoveLogsResponse
+	(*RunHookRequest)(nil),               // 28: tombolo.host.v1.RunHookRequest
+	(*HTTPRequest)(nil),                  // 29: tombolo.host.v1.HTTPRequest
+	(*HTTPHeader)(nil),                   // 30: tombolo.host.v1.HTTPHeader
+	(*RunHookResponse)(nil),              // 31: tombolo.host.v1.RunHookResponse
+	(*ProbeRequest)(nil),                 // 32: tombolo.host.v1.ProbeRequest
+	(*TCPRequest)(nil),                   // 33: tombolo.host.v1.TCPRequest
+	(*GRPCRequest)(nil),                  // 34: tombolo.host.v1.GRPCRequest
+	(*ProbeResponse)(nil),                // 35: tombolo.host.v1.ProbeResponse
+	(*WatchPodsRequest)(nil),             // 36: tombolo.host.v1.WatchPodsRequest
+	(*WatchPodsResponse)(nil),            // 37: tombolo.host.v1.WatchPodsResponse
+	(*DialRequest)(nil),                  // 38: tombolo.host.v1.DialRequest
+	(*PodPort)(nil),                      // 39: tombolo.host.v1.PodPort
+	(*DialResponse)(nil),                 // 40: tombolo.host.v1.DialResponse
+	(*Connected)(nil),                    // 41: tombolo.host.v1.Connected
+	(*EndOfStream)(nil),                  // 42: tombolo.host.v1.EndOfStream
+	nil,                                  // 43: tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),        // 44: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 45: google.protobuf.Duration
 }
 var file_host_proto_depIdxs = []int32{
-	34, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
-	5,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
-	34, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
-	6,  // 3: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
-	10, // 4: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
-	11, // 5: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
-	34, // 6: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
+	6,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
+	44, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
+	7,  // 3: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
+	11, // 4: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
+	12, // 5: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
+	44, // 6: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
 	0,  // 7: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
-	6,  // 8: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
-	35, // 9: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
-	30, // 10: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
-	32, // 11: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
-	33, // 12: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
-	1,  // 13: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
-	3,  // 14: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
-	7,  // 15: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
-	9,  // 16: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
-	13, // 17: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
-	15, // 18: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
-	17, // 19: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
-	19, // 20: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
-	21, // 21: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
-	23, // 22: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
-	25, // 23: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
-	27, // 24: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
-	29, // 25: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
-	2,  // 26: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
-	4,  // 27: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
-	8,  // 28: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
-	12, // 29: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
-	14, // 30: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
-	16, // 31: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
-	18, // 32: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
-	20, // 33: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
-	22, // 34: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
-	24, // 35: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
-	26, // 36: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
-	28, // 37: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
-	31, // 38: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
-	26, // [26:39] is the sub-list for method output_type
-	13, // [13:26] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	7,  // 8: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
+	45, // 9: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 10: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	45, // 11: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
+	30, // 12: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
+	29, // 13: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	33, // 14: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
+	34, // 15: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
+	45, // 16: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
+	1,  // 17: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
+	43, // 18: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	45, // 19: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
+	39, // 20: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
+	41, // 21: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
+	42, // 22: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
+	2,  // 23: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
+	4,  // 24: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
+	8,  // 25: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
+	10, // 26: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
+	14, // 27: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
+	16, // 28: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
+	18, // 29: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
+	20, // 30: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
+	22, // 31: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
+	24, // 32: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
+	26, // 33: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
+	28, // 34: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
+	32, // 35: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
+	36, // 36: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
+	38, // 37: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
+	3,  // 38: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
+	5,  // 39: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
+	9,  // 40: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
+	13, // 41: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
+	15, // 42: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
+	17, // 43: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
+	19, // 44: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
+	21, // 45: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
+	23, // 46: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
+	25, // 47: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
+	27, // 48: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
+	31, // 49: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
+	35, // 50: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
+	37, // 51: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
+	40, // 52: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
+	38, // [38:53] is the sub-list for method output_type
+	23, // [23:38] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_host_proto_init() }
@@ -2474,12 +3174,17 @@ func file_host_proto_init() {
 		(*EnsureVolumeRequest_HostPath)(nil),
 	}
 	file_host_proto_msgTypes[18].OneofWrappers = []any{}
-	file_host_proto_msgTypes[28].OneofWrappers = []any{
+	file_host_proto_msgTypes[30].OneofWrappers = []any{
+		(*ProbeRequest_HttpGet)(nil),
+		(*ProbeRequest_Tcp)(nil),
+		(*ProbeRequest_Grpc)(nil),
+	}
+	file_host_proto_msgTypes[36].OneofWrappers = []any{
 		(*DialRequest_StreamingAddress)(nil),
 		(*DialRequest_PodPort)(nil),
 		(*DialRequest_Data)(nil),
 	}
-	file_host_proto_msgTypes[30].OneofWrappers = []any{
+	file_host_proto_msgTypes[38].OneofWrappers = []any{
 		(*DialResponse_Connected)(nil),
 		(*DialResponse_Data)(nil),
 		(*DialResponse_Eof)(nil),
@@ -2489,8 +3194,8 @@ func file_host_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_host_proto_rawDesc), len(file_host_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   33,
+			NumEnums:      2,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

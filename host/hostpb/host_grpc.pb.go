@@ -34,6 +34,8 @@ const (
 	HostService_RestartCount_FullMethodName         = "/tombolo.host.v1.HostService/RestartCount"
 	HostService_RemoveLogs_FullMethodName           = "/tombolo.host.v1.HostService/RemoveLogs"
 	HostService_RunHook_FullMethodName              = "/tombolo.host.v1.HostService/RunHook"
+	HostService_Probe_FullMethodName                = "/tombolo.host.v1.HostService/Probe"
+	HostService_WatchPods_FullMethodName            = "/tombolo.host.v1.HostService/WatchPods"
 	HostService_Dial_FullMethodName                 = "/tombolo.host.v1.HostService/Dial"
 )
 
@@ -78,9 +80,16 @@ type HostServiceClient interface {
 	// RemoveLogs removes the log files of one restart of a container, rotated ones included. Missing ones are removed
 	// already.
 	RemoveLogs(ctx context.Context, in *RemoveLogsRequest, opts ...grpc.CallOption) (*RemoveLogsResponse, error)
-	// RunHook runs an exec hook of a container once per (pod, container, kind), whatever happens to the connection: the run
+	// RunHook runs a hook of a container once per (pod, container, kind), whatever happens to the connection: the run
 	// belongs to the host. A repeated call joins the run that is going on, or returns the recorded result.
 	RunHook(ctx context.Context, in *RunHookRequest, opts ...grpc.CallOption) (*RunHookResponse, error)
+	// Probe makes one try of a probe that goes over the network. A program that does not answer is a response; an error says
+	// nothing of the program.
+	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error)
+	// WatchPods tells which pods changed in the runtime, as long as the caller listens. The first response names every pod
+	// there is, every other one those that changed since the one before it. When the runtime cannot be observed, it ends as
+	// UNAVAILABLE.
+	WatchPods(ctx context.Context, in *WatchPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPodsResponse], error)
 	// Dial opens a byte stream to the runtime's streaming server or to a port of a pod.
 	//
 	// The first request names the target, every other one carries bytes. The first response says that the target was
@@ -227,9 +236,38 @@ func (c *hostServiceClient) RunHook(ctx context.Context, in *RunHookRequest, opt
 	return out, nil
 }
 
+func (c *hostServiceClient) Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProbeResponse)
+	err := c.cc.Invoke(ctx, HostService_Probe_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) WatchPods(ctx context.Context, in *WatchPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPodsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &HostService_ServiceDesc.Streams[1], HostService_WatchPods_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchPodsRequest, WatchPodsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HostService_WatchPodsClient = grpc.ServerStreamingClient[WatchPodsResponse]
+
 func (c *hostServiceClient) Dial(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DialRequest, DialResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &HostService_ServiceDesc.Streams[1], HostService_Dial_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &HostService_ServiceDesc.Streams[2], HostService_Dial_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -281,9 +319,16 @@ type HostServiceServer interface {
 	// RemoveLogs removes the log files of one restart of a container, rotated ones included. Missing ones are removed
 	// already.
 	RemoveLogs(context.Context, *RemoveLogsRequest) (*RemoveLogsResponse, error)
-	// RunHook runs an exec hook of a container once per (pod, container, kind), whatever happens to the connection: the run
+	// RunHook runs a hook of a container once per (pod, container, kind), whatever happens to the connection: the run
 	// belongs to the host. A repeated call joins the run that is going on, or returns the recorded result.
 	RunHook(context.Context, *RunHookRequest) (*RunHookResponse, error)
+	// Probe makes one try of a probe that goes over the network. A program that does not answer is a response; an error says
+	// nothing of the program.
+	Probe(context.Context, *ProbeRequest) (*ProbeResponse, error)
+	// WatchPods tells which pods changed in the runtime, as long as the caller listens. The first response names every pod
+	// there is, every other one those that changed since the one before it. When the runtime cannot be observed, it ends as
+	// UNAVAILABLE.
+	WatchPods(*WatchPodsRequest, grpc.ServerStreamingServer[WatchPodsResponse]) error
 	// Dial opens a byte stream to the runtime's streaming server or to a port of a pod.
 	//
 	// The first request names the target, every other one carries bytes. The first response says that the target was
@@ -336,6 +381,12 @@ func (UnimplementedHostServiceServer) RemoveLogs(context.Context, *RemoveLogsReq
 }
 func (UnimplementedHostServiceServer) RunHook(context.Context, *RunHookRequest) (*RunHookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunHook not implemented")
+}
+func (UnimplementedHostServiceServer) Probe(context.Context, *ProbeRequest) (*ProbeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
+}
+func (UnimplementedHostServiceServer) WatchPods(*WatchPodsRequest, grpc.ServerStreamingServer[WatchPodsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchPods not implemented")
 }
 func (UnimplementedHostServiceServer) Dial(grpc.BidiStreamingServer[DialRequest, DialResponse]) error {
 	return status.Error(codes.Unimplemented, "method Dial not implemented")
@@ -570,6 +621,35 @@ func _HostService_RunHook_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HostService_Probe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProbeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).Probe(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_Probe_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).Probe(ctx, req.(*ProbeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_WatchPods_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchPodsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(HostServiceServer).WatchPods(m, &grpc.GenericServerStream[WatchPodsRequest, WatchPodsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HostService_WatchPodsServer = grpc.ServerStreamingServer[WatchPodsResponse]
+
 func _HostService_Dial_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(HostServiceServer).Dial(&grpc.GenericServerStream[DialRequest, DialResponse]{ServerStream: stream})
 }
@@ -628,11 +708,20 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "RunHook",
 			Handler:    _HostService_RunHook_Handler,
 		},
+		{
+			MethodName: "Probe",
+			Handler:    _HostService_Probe_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "ReadLog",
 			Handler:       _HostService_ReadLog_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchPods",
+			Handler:       _HostService_WatchPods_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -21,13 +21,28 @@ const hooksDir = "hooks"
 
 // hookRecord says on disk that a hook was begun, and later how it ended.
 type hookRecord struct {
-	Command     []string  `json:"command"`
-	BegunAt     time.Time `json:"begunAt"`
-	EndedAt     time.Time `json:"endedAt,omitzero"`
-	ExitCode    int32     `json:"exitCode"`
-	Output      string    `json:"output,omitempty"`
-	TimedOut    bool      `json:"timedOut,omitempty"`
-	Interrupted bool      `json:"interrupted,omitempty"`
+	// Action is for people who read the record. It has no headers of a request, which may be secret.
+	Action       string    `json:"action"`
+	BegunAt      time.Time `json:"begunAt"`
+	EndedAt      time.Time `json:"endedAt,omitzero"`
+	ExitCode     int32     `json:"exitCode"`
+	Output       string    `json:"output,omitempty"`
+	TimedOut     bool      `json:"timedOut,omitempty"`
+	Interrupted  bool      `json:"interrupted,omitempty"`
+	HTTPFallback bool      `json:"httpFallback,omitempty"`
+}
+
+func newHookRecord(req host.HookRequest, begunAt time.Time) *hookRecord {
+	record := &hookRecord{BegunAt: begunAt}
+	switch {
+	case req.HTTPGet != nil:
+		record.Action = fmt.Sprintf("GET %s port %d", req.HTTPGet.Host, req.HTTPGet.Port)
+	case req.Sleep != nil:
+		record.Action = fmt.Sprintf("sleep %s", *req.Sleep)
+	default:
+		record.Action = fmt.Sprintf("exec %q", req.Command)
+	}
+	return record
 }
 
 func (r *hookRecord) end(at time.Time, result *host.HookResult) {
@@ -36,6 +51,7 @@ func (r *hookRecord) end(at time.Time, result *host.HookResult) {
 	r.Output = result.Output
 	r.TimedOut = result.TimedOut
 	r.Interrupted = result.Interrupted
+	r.HTTPFallback = result.HTTPFallback
 }
 
 // result returns what is known of the run. One without an end was interrupted.
@@ -43,7 +59,13 @@ func (r *hookRecord) result() *host.HookResult {
 	if r.EndedAt.IsZero() {
 		return &host.HookResult{ExitCode: noExitCode, Interrupted: true}
 	}
-	return &host.HookResult{ExitCode: r.ExitCode, Output: r.Output, TimedOut: r.TimedOut, Interrupted: r.Interrupted}
+	return &host.HookResult{
+		ExitCode:     r.ExitCode,
+		Output:       r.Output,
+		TimedOut:     r.TimedOut,
+		Interrupted:  r.Interrupted,
+		HTTPFallback: r.HTTPFallback,
+	}
 }
 
 func (k hookKey) path() string {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,15 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 )
-
-// noExitCode is the exit code of a hook whose process left none.
-const noExitCode = -1
-
-// maxHookOutput is how much of a hook's output is kept.
-const maxHookOutput = 4096
 
 // runningCheckTimeout bounds the question whether the container of a hook runs.
 const runningCheckTimeout = 10 * time.Second
@@ -59,7 +51,7 @@ type hookRun struct {
 	err    error            // why it was not begun
 
 	mu       sync.Mutex
-	deadline time.Time
+	deadline time.Time     // zero is never
 	moved    chan struct{} // gets a value when deadline was moved
 }
 
@@ -92,18 +84,24 @@ func checkHook(req host.HookRequest) error {
 	switch {
 	case req.Kind != host.HookPreStop && req.Kind != host.HookPostStart:
 		return fmt.Errorf("hook kind %q is not known: %w", req.Kind, errdefs.ErrInvalidArgument)
-	case len(req.Command) == 0:
-		return fmt.Errorf("the hook has no command: %w", errdefs.ErrInvalidArgument)
-	case req.Timeout <= 0:
-		return fmt.Errorf("hook timeout %s is not positive: %w", req.Timeout, errdefs.ErrInvalidArgument)
+	case req.Timeout < 0:
+		return fmt.Errorf("hook timeout %s is negative: %w", req.Timeout, errdefs.ErrInvalidArgument)
 	}
-	return nil
+	return checkAction(req)
+}
+
+// deadline returns when a hook with the timeout must end, zero if never.
+func (s *hooks) deadline(timeout time.Duration) time.Time {
+	if timeout == 0 {
+		return time.Time{}
+	}
+	return s.host.clock.Now().Add(timeout)
 }
 
 // join returns the run of the hook, beginning it if there is none.
 func (s *hooks) join(req host.HookRequest) (*hookRun, error) {
 	key := hookKey{uid: req.PodUID, containerID: req.ContainerID, kind: req.Kind}
-	deadline := s.host.clock.Now().Add(req.Timeout)
+	deadline := s.deadline(req.Timeout)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -115,7 +113,7 @@ func (s *hooks) join(req host.HookRequest) (*hookRun, error) {
 	}
 	run := &hookRun{done: make(chan struct{}), deadline: deadline, moved: make(chan struct{}, 1)}
 	s.table[key] = run
-	s.wg.Go(func() { s.execute(key, req.Command, run) })
+	s.wg.Go(func() { s.execute(key, req, run) })
 	return run, nil
 }
 
@@ -123,7 +121,7 @@ func (s *hooks) join(req host.HookRequest) (*hookRun, error) {
 func (r *hookRun) shorten(deadline time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !deadline.Before(r.deadline) {
+	if deadline.IsZero() || (!r.deadline.IsZero() && !deadline.Before(r.deadline)) {
 		return
 	}
 	r.deadline = deadline
@@ -133,15 +131,16 @@ func (r *hookRun) shorten(deadline time.Time) {
 	}
 }
 
-func (r *hookRun) left(clk clock.PassiveClock) time.Duration {
+// left returns how much time the run has, if its time is limited.
+func (r *hookRun) left(clk clock.PassiveClock) (left time.Duration, limited bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.deadline.Sub(clk.Now())
+	return r.deadline.Sub(clk.Now()), !r.deadline.IsZero()
 }
 
 // execute carries a run to its end. The run leaves the table unless its result exists nowhere else.
-func (s *hooks) execute(key hookKey, command []string, run *hookRun) {
-	result, recorded, err := s.perform(key, command, run)
+func (s *hooks) execute(key hookKey, req host.HookRequest, run *hookRun) {
+	result, recorded, err := s.perform(key, req, run)
 	run.result, run.err = result, err
 	if recorded {
 		s.mu.Lock()
@@ -152,7 +151,7 @@ func (s *hooks) execute(key hookKey, command []string, run *hookRun) {
 }
 
 // perform returns the result of a hook and whether it is on record, or why the hook was not begun.
-func (s *hooks) perform(key hookKey, command []string, run *hookRun) (result *host.HookResult, recorded bool, err error) {
+func (s *hooks) perform(key hookKey, req host.HookRequest, run *hookRun) (result *host.HookResult, recorded bool, err error) {
 	record, err := s.host.readHookRecord(key)
 	if err != nil {
 		return nil, true, err
@@ -163,13 +162,13 @@ func (s *hooks) perform(key hookKey, command []string, run *hookRun) (result *ho
 	if err := s.checkRunning(key.containerID); err != nil {
 		return nil, true, err
 	}
-	record = &hookRecord{Command: command, BegunAt: s.host.clock.Now()}
+	record = newHookRecord(req, s.host.clock.Now())
 	if err := s.host.writeHookRecord(key, record); err != nil {
 		return nil, true, err
 	}
 	logger := s.host.logger.With("uid", key.uid, "container_id", key.containerID, "hook", key.kind)
 	logger.Info("hook begins")
-	result = s.exec(key.containerID, command, run)
+	result = s.act(req, run)
 	if s.ctx.Err() != nil && result.Interrupted {
 		logger.Warn("hook was interrupted by the end of the host process")
 		return result, true, nil // the record that it was begun says the same
@@ -195,65 +194,6 @@ func (s *hooks) checkRunning(containerID string) error {
 		return fmt.Errorf("container %s is not running: %w", containerID, errdefs.ErrFailedPrecondition)
 	}
 	return nil
-}
-
-// exec runs the command until it ends, the deadline passes or the host process stops.
-func (s *hooks) exec(containerID string, command []string, run *hookRun) *host.HookResult {
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
-	type outcome struct {
-		resp *runtimeapi.ExecSyncResponse
-		err  error
-	}
-	ended := make(chan outcome, 1)
-	s.wg.Go(func() {
-		// Without a timeout of the runtime's, which counts whole seconds and cannot be shortened. The runtime kills the
-		// process when the call ends.
-		resp, err := s.host.runtime.ExecSync(ctx, containerID, command, 0)
-		ended <- outcome{resp, err}
-	})
-	timer := s.host.clock.NewTimer(run.left(s.host.clock))
-	defer timer.Stop()
-	timedOut := false
-	for {
-		select {
-		case <-timer.C():
-			timedOut = true
-			cancel()
-		case <-run.moved:
-			if !timer.Stop() && !timedOut {
-				select {
-				case <-timer.C():
-				default:
-				}
-			}
-			timer.Reset(run.left(s.host.clock))
-		case out := <-ended:
-			return hookResult(out.resp, out.err, timedOut)
-		}
-	}
-}
-
-// hookResult says how an exec ended.
-func hookResult(resp *runtimeapi.ExecSyncResponse, err error, timedOut bool) *host.HookResult {
-	switch {
-	case err == nil:
-		return &host.HookResult{ExitCode: resp.GetExitCode(), Output: hookOutput(resp)}
-	case timedOut:
-		return &host.HookResult{ExitCode: noExitCode, TimedOut: true}
-	case cri.OutcomeUnknown(err):
-		return &host.HookResult{ExitCode: noExitCode, Interrupted: true, Output: truncate(err.Error())}
-	default:
-		return &host.HookResult{ExitCode: noExitCode, Output: truncate(err.Error())}
-	}
-}
-
-func hookOutput(resp *runtimeapi.ExecSyncResponse) string {
-	out := resp.GetStdout()
-	if len(out) < maxHookOutput {
-		out = append(slices.Clip(out), resp.GetStderr()...)
-	}
-	return truncate(string(out))
 }
 
 // running says whether a hook of the pod is going on.

@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
 )
@@ -420,7 +421,12 @@ func TestBadHookRequestsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*host.HookRequest){
 		"kind":    func(r *host.HookRequest) { r.Kind = "../preStop" },
 		"command": func(r *host.HookRequest) { r.Command = nil },
-		"timeout": func(r *host.HookRequest) { r.Timeout = 0 },
+		"timeout": func(r *host.HookRequest) { r.Timeout = -1 },
+		"one of":  func(r *host.HookRequest) { r.Sleep = ptr.To(time.Second) },
+		"sleep":   func(r *host.HookRequest) { r.Command, r.Sleep = nil, ptr.To(-time.Second) },
+		"scheme":  func(r *host.HookRequest) { r.Command, r.HTTPGet = nil, &host.HTTPRequest{Host: "h", Port: 1} },
+		"host":    func(r *host.HookRequest) { r.Command, r.HTTPGet = nil, &host.HTTPRequest{Scheme: "http", Port: 1} },
+		"port 0":  func(r *host.HookRequest) { r.Command, r.HTTPGet = nil, &host.HTTPRequest{Scheme: "http", Host: "h"} },
 	} {
 		req := hook(time.Second)
 		change(&req)

@@ -42,6 +42,16 @@ type Runtime interface {
 	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (*runtimeapi.ExecSyncResponse, error)
 	RuntimeConfig(ctx context.Context) (*runtimeapi.RuntimeConfigResponse, error)
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
+	Lister
+}
+
+// Lister tells what there is in the container runtime.
+type Lister interface {
+	// SelectSandboxes and SelectContainers list what has the labels, in every state.
+	SelectSandboxes(ctx context.Context, labels map[string]string) ([]*runtimeapi.PodSandbox, error)
+	SelectContainers(ctx context.Context, labels map[string]string) ([]*runtimeapi.Container, error)
+	// ContainerEvents calls event, which does not block, for each event until ctx ends or the stream breaks.
+	ContainerEvents(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error
 }
 
 // Options say where a Host works and with what.

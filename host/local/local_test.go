@@ -39,6 +39,11 @@ type fakeRuntime struct {
 	imagePath string
 	execs     int
 	exec      func(ctx context.Context) (*runtimeapi.ExecSyncResponse, error)
+
+	sandboxes  []*runtimeapi.PodSandbox
+	containers []*runtimeapi.Container
+	lists      int
+	events     func(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -85,6 +90,30 @@ func (r *fakeRuntime) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoRespo
 	defer r.mu.Unlock()
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{
 		{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: r.imagePath}}}}, r.err
+}
+
+func (r *fakeRuntime) SelectSandboxes(context.Context, map[string]string) ([]*runtimeapi.PodSandbox, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lists++
+	return r.sandboxes, r.err
+}
+
+func (r *fakeRuntime) SelectContainers(context.Context, map[string]string) ([]*runtimeapi.Container, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.containers, r.err
+}
+
+func (r *fakeRuntime) ContainerEvents(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error {
+	r.mu.Lock()
+	events := r.events
+	r.mu.Unlock()
+	if events == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return events(ctx, event)
 }
 
 func (r *fakeRuntime) ran() int {

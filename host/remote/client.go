@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -22,8 +21,8 @@ const callTimeout = 30 * time.Second
 // removeTimeout bounds the removal of a pod's directory, which may hold very many files.
 const removeTimeout = 2 * time.Minute
 
-// hookSlack is how much longer than the hook's own time the answer may take.
-const hookSlack = 15 * time.Second
+// answerSlack is how much longer than the time of its own that a hook or a probe has the answer may take.
+const answerSlack = 15 * time.Second
 
 // ClientOptions are what a client needs besides its connection.
 type ClientOptions struct {
@@ -48,10 +47,14 @@ func NewClient(conn grpc.ClientConnInterface, o ClientOptions) host.Host {
 	return &client{host: hostpb.NewHostServiceClient(conn), clock: o.Clock}
 }
 
-// call makes one unary call within timeout.
+// call makes one unary call within timeout; noDeadline leaves its end to ctx.
 func call[Req, Resp any](ctx context.Context, timeout time.Duration, rpc func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (Resp, error) {
-	callCtx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+	callCtx := ctx
+	if timeout > noDeadline {
+		var cancel context.CancelFunc
+		callCtx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
 	resp, err := rpc(callCtx, req)
 	return resp, toNative(ctx, err)
 }
@@ -110,23 +113,4 @@ func (c *client) RestartCount(ctx context.Context, pod host.Pod, container strin
 func (c *client) RemoveLogs(ctx context.Context, path string) error {
 	_, err := call(ctx, callTimeout, c.host.RemoveLogs, &hostpb.RemoveLogsRequest{Path: path})
 	return err
-}
-
-func (c *client) RunHook(ctx context.Context, req host.HookRequest) (*host.HookResult, error) {
-	resp, err := call(ctx, req.Timeout+hookSlack, c.host.RunHook, &hostpb.RunHookRequest{
-		PodUid:      string(req.PodUID),
-		ContainerId: req.ContainerID,
-		Kind:        req.Kind,
-		Command:     req.Command,
-		Timeout:     durationpb.New(req.Timeout),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &host.HookResult{
-		ExitCode:    resp.GetExitCode(),
-		Output:      resp.GetOutput(),
-		TimedOut:    resp.GetTimedOut(),
-		Interrupted: resp.GetInterrupted(),
-	}, nil
 }

@@ -37,7 +37,9 @@ func unaryDeadline(method string, req any) time.Duration {
 	case *runtimeapi.PullImageRequest, *runtimeapi.CheckpointPodRequest, *runtimeapi.RestorePodRequest:
 		return noDeadline // they take as long as there is data to move
 	case *hostpb.RunHookRequest:
-		return max(r.GetTimeout().AsDuration(), 0) + hookSlack
+		return hookDeadline(r.GetTimeout().AsDuration())
+	case *hostpb.ProbeRequest:
+		return withSlack(r.GetTimeout().AsDuration())
 	case *hostpb.RemovePodRequest:
 		return removeTimeout
 	}
@@ -53,11 +55,25 @@ func streamDeadline(method string) time.Duration {
 	switch method {
 	case runtimeapi.RuntimeService_GetContainerEvents_FullMethodName,
 		hostpb.HostService_ReadLog_FullMethodName,
+		hostpb.HostService_WatchPods_FullMethodName,
 		hostpb.HostService_Dial_FullMethodName:
 		return noDeadline
 	default:
 		return cri.DefaultTimeout
 	}
+}
+
+// hookDeadline returns how long the answer to RunHook may take. A hook without a limit ends with its container.
+func hookDeadline(timeout time.Duration) time.Duration {
+	if timeout == 0 {
+		return noDeadline
+	}
+	return withSlack(timeout)
+}
+
+// withSlack returns how long the answer to a call may take whose work may take d, without overflow.
+func withSlack(d time.Duration) time.Duration {
+	return min(max(d, 0), math.MaxInt64-answerSlack) + answerSlack
 }
 
 // seconds turns a number from the wire into a duration without overflow.

@@ -34,6 +34,8 @@ type fakeHost struct {
 	tail    []byte
 	restart int32
 	hook    *host.HookResult
+	probe   *host.ProbeResult
+	watch   func(ctx context.Context, changed func(host.PodsChanged) error) error
 	readLog func(ctx context.Context, req host.LogRequest, stdout, stderr io.Writer) error
 	dial    func(ctx context.Context) (net.Conn, error)
 }
@@ -96,6 +98,19 @@ func (h *fakeHost) RemoveLogs(_ context.Context, path string) error {
 func (h *fakeHost) RunHook(_ context.Context, req host.HookRequest) (*host.HookResult, error) {
 	h.note(req)
 	return h.hook, h.err
+}
+
+func (h *fakeHost) Probe(_ context.Context, req host.ProbeRequest) (*host.ProbeResult, error) {
+	h.note(req)
+	return h.probe, h.err
+}
+
+func (h *fakeHost) WatchPods(ctx context.Context, req host.WatchRequest, changed func(host.PodsChanged) error) error {
+	h.note(req)
+	if h.watch == nil {
+		return h.err
+	}
+	return h.watch(ctx, changed)
 }
 
 func (h *fakeHost) DialStreaming(ctx context.Context, address string) (net.Conn, error) {

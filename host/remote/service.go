@@ -88,22 +88,3 @@ func (s *service) RemoveLogs(ctx context.Context, r *hostpb.RemoveLogsRequest) (
 	err := s.host.RemoveLogs(ctx, r.GetPath())
 	return &hostpb.RemoveLogsResponse{}, toStatus(err)
 }
-
-func (s *service) RunHook(ctx context.Context, r *hostpb.RunHookRequest) (*hostpb.RunHookResponse, error) {
-	result, err := s.host.RunHook(ctx, host.HookRequest{
-		PodUID:      types.UID(r.GetPodUid()),
-		ContainerID: r.GetContainerId(),
-		Kind:        r.GetKind(),
-		Command:     r.GetCommand(),
-		Timeout:     r.GetTimeout().AsDuration(),
-	})
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	return &hostpb.RunHookResponse{
-		ExitCode:    result.ExitCode,
-		Output:      result.Output,
-		TimedOut:    result.TimedOut,
-		Interrupted: result.Interrupted,
-	}, nil
-}
