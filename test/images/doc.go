@@ -10,9 +10,11 @@
 //   - busybox: Debian's static busybox with a link for each applet;
 //   - agnhost: Kubernetes' test server on a busybox userland.
 //
+// For Kubernetes' own suite there is a larger set, and a [Registry] that serves an archive to those tests that pull.
+//
 // The same input gives the same bytes: files are in order, times are fixed, nothing of the machine goes in but the programs.
 //
 // # Concurrency
 //
-// Functions have no shared state. Archive may be called by several processes at once with one cache folder.
+// Functions have no shared state, a Registry says what it allows. Archive may be called by several processes at once with one cache folder.
 package images

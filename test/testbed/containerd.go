@@ -53,7 +53,29 @@ imports = []
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "{{.Pause}}"
+
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = "{{.Dir}}/registries"
 `
+
+// registryConfig has containerd ask a registry of the test's for images of registry.k8s.io.
+const registryConfig = `server = "https://registry.k8s.io"
+
+[host."{{.Registry}}"]
+  capabilities = ["pull", "resolve"]
+`
+
+// writeRegistryConfig tells containerd of the registry at the URL.
+func (h *Host) writeRegistryConfig(url string) error {
+	file := filepath.Join(h.Dir(), "registries", "registry.k8s.io", "hosts.toml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("configuring the registry: %w", err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(registryConfig, "{{.Registry}}", url)), 0o644); err != nil {
+		return fmt.Errorf("configuring the registry: %w", err)
+	}
+	return nil
+}
 
 // cniNetwork is the network of a host's pods: a bridge behind the host's address, as most single hosts have it.
 func (h *Host) cniNetwork() ([]byte, error) {
@@ -167,7 +189,7 @@ func (h *Host) Crictl(ctx context.Context, args ...string) (string, error) {
 
 // importImages gives the host the test images and returns when CRI knows them, which is a moment after the import.
 func (h *Host) importImages(ctx context.Context) error {
-	archive, err := h.cluster.imageArchive(ctx)
+	archive, err := h.cluster.ImageArchive(ctx)
 	if err != nil {
 		return err
 	}
@@ -191,23 +213,23 @@ func (h *Host) importImages(ctx context.Context) error {
 	})
 }
 
-// imageArchive returns the archive with the test images, assembling it the first time.
-func (c *Cluster) imageArchive(ctx context.Context) (string, error) {
-	c.imagesMu.Lock()
-	defer c.imagesMu.Unlock()
-	if c.images != "" {
-		return c.images, nil
+// ImageArchive returns the path of the archive with the images of the hosts, assembling it the first time.
+func (c *Cluster) ImageArchive(ctx context.Context) (string, error) {
+	c.archiveMu.Lock()
+	defer c.archiveMu.Unlock()
+	if c.archive != "" {
+		return c.archive, nil
 	}
 	begin := time.Now()
 	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
-	if c.images, err = images.Archive(ctx, c.Bin(), cache); err != nil {
+	if c.archive, err = images.Archive(ctx, c.opts.Images, c.Bin(), cache); err != nil {
 		return "", err
 	}
 	c.progress("images", begin)
-	return c.images, nil
+	return c.archive, nil
 }
 
 // withCRI calls use with a connection to the host's containerd.

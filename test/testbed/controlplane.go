@@ -83,24 +83,25 @@ func (c *Cluster) startAPIServer(ctx context.Context, etcdURL string) error {
 		return fmt.Errorf("starting kube-apiserver: %w", err)
 	}
 	address := c.Address().String()
-	p, err := c.Run("kube-apiserver", c.Command(context.WithoutCancel(ctx), "kube-apiserver",
-		"--etcd-servers="+etcdURL,
+	flags := []string{
+		"--etcd-servers=" + etcdURL,
 		// Only on the bridge: hosts and this machine reach it, the networks this machine is in do not.
-		"--bind-address="+address, "--advertise-address="+address, "--secure-port="+port,
-		"--tls-cert-file="+serving.cert, "--tls-private-key-file="+serving.key, "--cert-dir="+filepath.Join(c.StateDir(), "pki"),
-		"--client-ca-file="+c.CAFile(),
+		"--bind-address=" + address, "--advertise-address=" + address, "--secure-port=" + port,
+		"--tls-cert-file=" + serving.cert, "--tls-private-key-file=" + serving.key, "--cert-dir=" + filepath.Join(c.StateDir(), "pki"),
+		"--client-ca-file=" + c.CAFile(),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--enable-bootstrap-token-auth", "--allow-privileged=true",
-		"--service-cluster-ip-range="+c.ServiceCIDR().String(),
+		"--service-cluster-ip-range=" + c.ServiceCIDR().String(),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file="+account.cert, "--service-account-signing-key-file="+account.key,
-		"--kubelet-client-certificate="+kubeletClient.cert, "--kubelet-client-key="+kubeletClient.key,
-		"--kubelet-certificate-authority="+c.CAFile(), "--kubelet-preferred-address-types=InternalIP,Hostname",
-		"--requestheader-client-ca-file="+c.pair("front-proxy-ca").cert, "--requestheader-allowed-names="+frontProxyUser,
+		"--service-account-key-file=" + account.cert, "--service-account-signing-key-file=" + account.key,
+		"--kubelet-client-certificate=" + kubeletClient.cert, "--kubelet-client-key=" + kubeletClient.key,
+		"--kubelet-certificate-authority=" + c.CAFile(), "--kubelet-preferred-address-types=InternalIP,Hostname",
+		"--requestheader-client-ca-file=" + c.pair("front-proxy-ca").cert, "--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file="+frontProxy.cert, "--proxy-client-key-file="+frontProxy.key,
-	))
+		"--proxy-client-cert-file=" + frontProxy.cert, "--proxy-client-key-file=" + frontProxy.key,
+	}
+	p, err := c.Run("kube-apiserver", c.Command(context.WithoutCancel(ctx), "kube-apiserver", append(flags, c.opts.APIServerFlags...)...))
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,9 @@ type Host struct {
 type HostOptions struct {
 	// WithoutContainerd leaves containerd stopped, as on a machine that has just booted. Images are imported all the same.
 	WithoutContainerd bool
+	// Registry is the URL of a registry that containerd asks for images of registry.k8s.io, or "" for none. The images are
+	// imported all the same; it is for pods that want a pull in any case.
+	Registry string
 }
 
 // hostName is what a host may be called: a label, since it is a host name, the name of a cgroup and usually of a node.
@@ -42,6 +45,9 @@ func (c *Cluster) AddHost(ctx context.Context, name string, opts HostOptions) (*
 		return nil, err
 	}
 	err = h.create(ctx)
+	if err == nil && opts.Registry != "" {
+		err = h.writeRegistryConfig(opts.Registry)
+	}
 	if err == nil {
 		err = h.StartContainerd(ctx)
 	}

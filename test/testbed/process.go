@@ -110,7 +110,7 @@ func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exe
 // process when this one ends, however it ends. To be exact, when the thread that started it ends; Go ends a thread early
 // only under a goroutine that has locked it, and nothing here does.
 func (c *Cluster) processAttributes() *syscall.SysProcAttr {
-	if c.detach {
+	if c.opts.Detach {
 		return &syscall.SysProcAttr{Setsid: true}
 	}
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

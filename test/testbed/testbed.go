@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tombolo-dev/tombolo/test/images"
 )
 
 // maxStateDir keeps the paths of sockets below a state folder within the 107 bytes the kernel allows.
@@ -32,13 +34,17 @@ type Options struct {
 	Log io.Writer
 	// Detach lets everything outlive this process. Otherwise the kernel kills what was started here when this process ends.
 	Detach bool
+	// Images are what the hosts have. The zero value is enough for most.
+	Images images.Set
+	// APIServerFlags are added to those of kube-apiserver, where a later one wins.
+	APIServerFlags []string
 }
 
 // A Cluster is a running control plane and its hosts.
 type Cluster struct {
-	id     string
-	store  *store
-	detach bool
+	id    string
+	store *store
+	opts  Options // of Start; those of Open have Detach only
 
 	log   io.Writer
 	logMu sync.Mutex
@@ -46,8 +52,8 @@ type Cluster struct {
 	hostsMu sync.Mutex
 	hosts   map[string]*Host
 
-	imagesMu sync.Mutex
-	images   string // path of the archive, once it was assembled
+	archiveMu sync.Mutex
+	archive   string // of the images, once it was assembled
 }
 
 // Start starts a control plane and returns when pods can be created. After an error nothing is left but the log files,
@@ -69,8 +75,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newCluster(st, opts.Log)
-	c.detach = opts.Detach
+	c := newCluster(st, opts)
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.teardown(context.WithoutCancel(ctx)))
 	}
@@ -89,19 +94,19 @@ func Open(stateDir string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newCluster(st, nil)
-	c.detach = true
+	c := newCluster(st, Options{Detach: true})
 	for _, h := range st.get().Hosts {
 		c.hosts[h.Name] = &Host{cluster: c, name: h.Name, index: h.Index}
 	}
 	return c, nil
 }
 
-func newCluster(st *store, log io.Writer) *Cluster {
+func newCluster(st *store, opts Options) *Cluster {
+	log := opts.Log
 	if log == nil {
 		log = io.Discard
 	}
-	return &Cluster{id: st.get().ID, store: st, log: log, hosts: map[string]*Host{}}
+	return &Cluster{id: st.get().ID, store: st, opts: opts, log: log, hosts: map[string]*Host{}}
 }
 
 func makeStateDir(dir string) (string, error) {

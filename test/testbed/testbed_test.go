@@ -287,7 +287,7 @@ func pkiCluster(t *testing.T) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCluster(st, nil)
+	c := newCluster(st, Options{})
 	if err := c.createPKI(); err != nil {
 		t.Fatal(err)
 	}
