@@ -22,10 +22,10 @@ func IsSidecar(initContainer *v1.Container) bool {
 // Restartable says whether the pod's policies let the container start again after it ended with the exit code. The
 // container's own rules are asked first, then its own policy, then the pod's.
 func Restartable(pod *v1.Pod, container *v1.Container, exitCode int32) bool {
+	if asksForRestart(matchedRule(container, exitCode)) {
+		return true
+	}
 	if container.RestartPolicy != nil {
-		if matchesRestartRule(container.RestartPolicyRules, exitCode) {
-			return true
-		}
 		switch *container.RestartPolicy {
 		case v1.ContainerRestartPolicyAlways:
 			return true
@@ -43,6 +43,21 @@ func Restartable(pod *v1.Pod, container *v1.Container, exitCode int32) bool {
 	default:
 		return true
 	}
+}
+
+// MayRetry says whether a container that was killed or got lost, so that its exit code means nothing, may start again:
+// its own policy, else the pod's, is not Never.
+func MayRetry(pod *v1.Pod, container *v1.Container) bool {
+	if container.RestartPolicy != nil {
+		return *container.RestartPolicy != v1.ContainerRestartPolicyNever
+	}
+	return pod.Spec.RestartPolicy != v1.RestartPolicyNever
+}
+
+// InitRestartable says whether a regular init container that failed (InitFailed) may start again: its rules are asked
+// for its exit code, then the policies.
+func InitRestartable(pod *v1.Pod, container *v1.Container, record *cri.ContainerStatus) bool {
+	return asksForRestart(matchedRule(container, record.ExitCode)) || MayRetry(pod, container)
 }
 
 // ShouldRestart says whether the container must be started in the next sync, given its newest record (nil if it has
@@ -70,19 +85,28 @@ func InitFailed(record *cri.ContainerStatus) bool {
 	return record.ExitCode != 0 || record.Reason == reasonOOMKilled
 }
 
-// matchesRestartRule says whether the first rule that matches the exit code asks for a restart. Both known actions do.
-func matchesRestartRule(rules []v1.ContainerRestartRule, exitCode int32) bool {
-	for i := range rules {
-		codes := rules[i].ExitCodes
+// matchedRule returns the first of the container's restart rules that matches the exit code, nil if there is none. Rules
+// of a container without a restart policy of its own are not asked.
+func matchedRule(c *v1.Container, exitCode int32) *v1.ContainerRestartRule {
+	if c.RestartPolicy == nil {
+		return nil
+	}
+	for i := range c.RestartPolicyRules {
+		codes := c.RestartPolicyRules[i].ExitCodes
 		if codes == nil {
 			continue
 		}
 		listed := slices.Contains(codes.Values, exitCode)
 		if (codes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn && listed) ||
 			(codes.Operator == v1.ContainerRestartRuleOnExitCodesOpNotIn && !listed) {
-			action := rules[i].Action
-			return action == v1.ContainerRestartRuleActionRestart || action == v1.ContainerRestartRuleActionRestartAllContainers
+			return &c.RestartPolicyRules[i]
 		}
 	}
-	return false
+	return nil
+}
+
+// asksForRestart says whether the rule, which may be nil, is one of the known actions: both restart the container.
+func asksForRestart(rule *v1.ContainerRestartRule) bool {
+	return rule != nil && (rule.Action == v1.ContainerRestartRuleActionRestart ||
+		rule.Action == v1.ContainerRestartRuleActionRestartAllContainers)
 }
