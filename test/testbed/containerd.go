@@ -221,7 +221,7 @@ func (c *Cluster) ImageArchive(ctx context.Context) (string, error) {
 		return c.archive, nil
 	}
 	begin := time.Now()
-	cache, err := cacheDir()
+	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}

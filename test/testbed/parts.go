@@ -62,8 +62,8 @@ func askParts(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// cacheDir is the folder tools/cmd/parts keeps its results in; assembled images go there too.
-func cacheDir() (string, error) {
+// CacheDir is the folder tools/cmd/parts keeps its results in; assembled images go there too.
+func CacheDir() (string, error) {
 	if dir := os.Getenv("TOMBOLO_CACHE"); dir != "" {
 		return dir, nil
 	}
