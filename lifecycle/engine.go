@@ -128,7 +128,8 @@ func New(o Options) (*Engine, error) {
 func (e *Engine) assemble() {
 	o := e.opts
 	e.pleg = pleg.New(pleg.Options{
-		Runtime: o.Runtime, Clock: o.Clock, Logger: part(o.Logger, "pleg"), Registerer: o.Registerer,
+		Runtime: o.Runtime, Watcher: o.Host, Labels: o.Identity.Labels(), Clock: o.Clock, Logger: part(o.Logger, "pleg"),
+		Registerer: o.Registerer,
 	})
 	e.status = status.NewManager(status.Options{
 		Sink: o.Sink, CouldHaveRunningContainers: e.couldHaveRunningContainers, Clock: o.Clock,

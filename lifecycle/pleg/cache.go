@@ -4,7 +4,6 @@
 package pleg
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -30,6 +29,8 @@ type entry struct {
 	status *cri.PodStatus // the last good observation, never nil
 	err    error          // of the last inspection
 	seen   time.Time      // when the newest observation was begun, be it good, failed or without a change
+	// absent says that a list of the pod alone had nothing of it. The next complete list makes the entry superfluous.
+	absent bool
 }
 
 func newCache() *cache {
@@ -54,25 +55,21 @@ func (c *cache) read(uid types.UID) (*cri.PodStatus, error) {
 	return &cri.PodStatus{UID: uid, ObservedAt: c.listed}, nil
 }
 
-func (c *cache) getNewerThan(ctx context.Context, uid types.UID, t time.Time) (*cri.PodStatus, error) {
-	for {
-		c.mu.Lock()
-		if c.newer(uid, t) {
-			defer c.mu.Unlock()
-			return c.read(uid)
-		}
-		changed := c.waiters[uid]
-		if changed == nil {
-			changed = make(chan struct{})
-			c.waiters[uid] = changed
-		}
-		c.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-changed:
-		}
+// newerThan returns what get does if the pod was observed after t, and otherwise a channel that is closed when it is worth
+// asking again.
+func (c *cache) newerThan(uid types.UID, t time.Time) (*cri.PodStatus, <-chan struct{}, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.newer(uid, t) {
+		status, err := c.read(uid)
+		return status, nil, err
 	}
+	changed := c.waiters[uid]
+	if changed == nil {
+		changed = make(chan struct{})
+		c.waiters[uid] = changed
+	}
+	return nil, changed, nil
 }
 
 // newer says that the pod was observed after t. The lock is held.
@@ -154,11 +151,39 @@ func (c *cache) remove(uid types.UID) {
 	c.notify(uid)
 }
 
+// absent stores that a list of the pod alone, begun at that time, had nothing of it.
+func (c *cache) absent(uid types.UID, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries[uid] = &entry{status: &cri.PodStatus{UID: uid, ObservedAt: at}, seen: at, absent: true}
+	delete(c.pending, uid)
+	c.notify(uid)
+}
+
+// absentSince returns when the newest list was begun that had nothing of the pod, zero if there is an observation of it.
+func (c *cache) absentSince(uid types.UID) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch e := c.entries[uid]; {
+	case e == nil:
+		return c.listed
+	case e.absent:
+		return e.seen
+	default:
+		return time.Time{}
+	}
+}
+
 // complete notes that a list begun at that time is worked in: what has no entry and is not pending was absent.
 func (c *cache) complete(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listed = at
+	for uid, e := range c.entries {
+		if e.absent && e.seen.Before(at) {
+			delete(c.entries, uid)
+		}
+	}
 	for uid := range c.waiters {
 		c.notify(uid)
 	}

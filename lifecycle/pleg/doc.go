@@ -10,8 +10,16 @@
 // A relist lists everything and hands every changed pod to an inspection of its own, which asks for the status of the
 // pod's sandboxes and containers. Inspections run beside each other and beside further relists, one per pod at a time, so
 // that a container whose status never comes makes only its own pod stale. A pod whose inspection fails keeps its
-// last good observation next to the error, and is inspected again after the next relist. A single pod is listed and
-// inspected on demand after our own actions (RequestRelist), to see their effect at once.
+// last good observation next to the error, and is inspected again after a pause that grows. A single pod is listed and
+// inspected on demand: after our own actions (RequestRelist), to see their effect at once, and when somebody waits for an
+// observation that is not there yet (GetNewerThan).
+//
+// # Watching
+//
+// A host may look at the runtime from beside it and tell which pods changed (host.PodWatcher). Then relists are rare: one
+// when the watch begins, since anything may have happened before, one when the host's digest of everything is not ours at
+// a moment at which nothing is under way, and one every few minutes as a safety net. Each pod that is named is listed and
+// inspected alone. While there is no watch everything is relisted every second, as in the kubelet.
 //
 // # Observation times
 //

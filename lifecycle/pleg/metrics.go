@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
@@ -21,6 +20,7 @@ type metrics struct {
 	lastSeen    prometheus.Gauge
 	discarded   prometheus.Counter
 	stale       prometheus.Gauge
+	mismatches  prometheus.Counter
 	pods        prometheus.Gauge
 	containers  *prometheus.GaugeVec
 }
@@ -41,7 +41,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}),
 		lastSeen: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "kubelet_pleg_last_seen_seconds",
-			Help: "Unix time in seconds when the last successful relist began.",
+			Help: "Unix time in seconds when the runtime was last seen: when the last successful relist began, or later if the host tells of changes.",
 		}),
 		discarded: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kubelet_pleg_discard_events",
@@ -50,6 +50,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		stale: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tombolo_pleg_stale_pods",
 			Help: "The number of pods that changed and whose inspection takes long or failed.",
+		}),
+		mismatches: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tombolo_pleg_digest_mismatches_total",
+			Help: "The number of relists because the host saw other containers than were known here.",
 		}),
 		pods: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "kubelet_running_pods",
@@ -61,14 +65,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"container_state"}),
 	}
 	if r != nil {
-		r.MustRegister(m.duration, m.podDuration, m.interval, m.lastSeen, m.discarded, m.stale, m.pods, m.containers)
+		r.MustRegister(m.duration, m.podDuration, m.interval, m.lastSeen, m.discarded, m.stale, m.mismatches, m.pods, m.containers)
 	}
 	return m
 }
 
-// observe counts what a complete list shows.
-func (m *metrics) observe(pods map[types.UID]*snapshot, at time.Time) {
-	m.lastSeen.Set(float64(at.UnixNano()) / float64(time.Second))
+// count counts what the newest lists show.
+func (m *metrics) count(pods []*snapshot) {
 	ready := 0
 	states := map[string]int{}
 	for _, s := range pods {
@@ -88,3 +91,5 @@ func (m *metrics) observe(pods map[types.UID]*snapshot, at time.Time) {
 		m.containers.WithLabelValues(state).Set(float64(n))
 	}
 }
+
+func (m *metrics) seen(at time.Time) { m.lastSeen.Set(float64(at.UnixNano()) / float64(time.Second)) }

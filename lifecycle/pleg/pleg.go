@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host"
 )
 
 // What the kubelet's generic PLEG uses.
@@ -27,8 +30,6 @@ const (
 	DefaultRelistThreshold = 3 * time.Minute
 	// eventCapacity is how many events wait for a slow reader before further ones are dropped and counted.
 	eventCapacity = 1000
-	// requestCapacity is how many pods can wait for a relist on demand.
-	requestCapacity = 200
 )
 
 const (
@@ -90,14 +91,20 @@ type PodRecord struct {
 // Options are what a PLEG needs. Runtime must be set.
 type Options struct {
 	Runtime Runtime
+	// Watcher tells which pods change, so that an idle link is quiet. Without it, or while it fails, everything is listed
+	// again and again. Labels select the same sandboxes and containers for it that Runtime lists.
+	Watcher host.PodWatcher
+	Labels  map[string]string
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
 	// Logger discards if nil.
 	Logger *slog.Logger
-	// RelistPeriod, RelistThreshold and InspectTimeout are the defaults above if zero.
+	// RelistPeriod, RelistThreshold, InspectTimeout, SafetyPeriod and DigestPeriod are the defaults if zero.
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
 	InspectTimeout  time.Duration
+	SafetyPeriod    time.Duration
+	DigestPeriod    time.Duration
 	// Registerer registers the metrics unless it is nil.
 	Registerer prometheus.Registerer
 }
@@ -110,9 +117,10 @@ type PLEG struct {
 	metrics *metrics
 
 	mu       sync.Mutex
-	requests map[types.UID]time.Time // pods to relist, and when that was asked for
-	pods     []PodRecord             // of the last complete list
-	listedAt time.Time               // when that was begun; zero before the first
+	requests map[types.UID]time.Time // pods to relist, and what the list has to be newer than
+	pods     map[types.UID]PodRecord // by the newest list of each
+	listedAt time.Time               // when the last complete list was begun; zero before the first
+	seenAt   time.Time               // when the newest list was, or the host last told that nothing changed
 	wake     chan struct{}           // holds one token when there are requests
 	observed chan struct{}           // closed after the first complete list
 }
@@ -125,14 +133,17 @@ func New(o Options) *PLEG {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.RelistPeriod <= 0 {
-		o.RelistPeriod = DefaultRelistPeriod
-	}
-	if o.RelistThreshold <= 0 {
-		o.RelistThreshold = DefaultRelistThreshold
-	}
-	if o.InspectTimeout <= 0 {
-		o.InspectTimeout = DefaultInspectTimeout
+	for _, d := range []struct {
+		value *time.Duration
+		usual time.Duration
+	}{
+		{&o.RelistPeriod, DefaultRelistPeriod}, {&o.RelistThreshold, DefaultRelistThreshold},
+		{&o.InspectTimeout, DefaultInspectTimeout},
+		{&o.SafetyPeriod, DefaultSafetyPeriod}, {&o.DigestPeriod, DefaultDigestPeriod},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.usual
+		}
 	}
 	return &PLEG{
 		o:        o,
@@ -140,6 +151,7 @@ func New(o Options) *PLEG {
 		events:   make(chan Event, eventCapacity),
 		metrics:  newMetrics(o.Registerer),
 		requests: map[types.UID]time.Time{},
+		pods:     map[types.UID]PodRecord{},
 		wake:     make(chan struct{}, 1),
 		observed: make(chan struct{}),
 	}
@@ -158,16 +170,15 @@ func (p *PLEG) Run(ctx context.Context) {
 // to look at each pod now and then without one. It is never closed.
 func (p *PLEG) Events() <-chan Event { return p.events }
 
-// RequestRelist asks for one pod to be observed anew, soon. It does not wait. It is a hint: the request may be dropped,
-// and then the next relist shows what happened.
-func (p *PLEG) RequestRelist(uid types.UID) {
+// RequestRelist asks for one pod to be observed anew, soon. It does not wait.
+func (p *PLEG) RequestRelist(uid types.UID) { p.request(uid, p.o.Clock.Now()) }
+
+// request asks for an observation of the pod that is newer than t.
+func (p *PLEG) request(uid types.UID, t time.Time) {
 	p.mu.Lock()
-	if _, ok := p.requests[uid]; !ok && len(p.requests) >= requestCapacity {
-		p.mu.Unlock()
-		p.o.Logger.Warn("Too many pods wait to be relisted, dropping a request", "uid", uid)
-		return
+	if before, ok := p.requests[uid]; !ok || before.Before(t) {
+		p.requests[uid] = t
 	}
-	p.requests[uid] = p.o.Clock.Now()
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:
@@ -188,41 +199,84 @@ func (p *PLEG) takeRequests() map[types.UID]time.Time {
 // With an error, the last inspection failed, and the observation is the last good one.
 func (p *PLEG) Get(uid types.UID) (*cri.PodStatus, error) { return p.cache.get(uid) }
 
-// GetNewerThan is Get, but waits for an observation that was begun after t (also one that failed). It returns the error
-// of ctx, and no observation, when ctx ends first.
+// GetNewerThan is Get, but waits for an observation that was begun after t (also one that failed). If there is none it asks
+// for one, so that nobody waits for a relist. It returns the error of ctx, and no observation, when ctx ends first.
 func (p *PLEG) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*cri.PodStatus, error) {
-	return p.cache.getNewerThan(ctx, uid, t)
+	status, changed, err := p.cache.newerThan(uid, t)
+	if changed == nil {
+		return status, err
+	}
+	if !t.IsZero() { // any observation will do, and the first relist brings one
+		p.request(uid, t)
+	}
+	ask := p.o.Clock.NewTicker(p.o.RelistPeriod)
+	defer ask.Stop()
+	for changed != nil {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-ask.C():
+			p.request(uid, t)
+		case <-changed:
+		}
+		status, changed, err = p.cache.newerThan(uid, t)
+	}
+	return status, err
 }
 
-// Observation returns all pods of the last complete list and when that was begun; ok is false before the first. The
-// slice is shared.
+// Observation returns all pods by the newest list of each, and when the last complete list was begun; ok is false before the
+// first.
 func (p *PLEG) Observation() (pods []PodRecord, observedAt time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.pods, p.listedAt, !p.listedAt.IsZero()
+	return slices.Collect(maps.Values(p.pods)), p.listedAt, !p.listedAt.IsZero()
 }
 
 // Observed is closed once Observation has something to return.
 func (p *PLEG) Observed() <-chan struct{} { return p.observed }
 
-func (p *PLEG) setObservation(pods []PodRecord, at time.Time) {
+// setComplete notes that a complete list begun at that time is worked in.
+func (p *PLEG) setComplete(at time.Time) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.listedAt.IsZero() {
 		close(p.observed)
 	}
-	p.pods, p.listedAt = pods, at
+	p.listedAt = at
+	p.mu.Unlock()
+	p.touch(at)
+}
+
+// touch notes that the runtime was seen at that time.
+func (p *PLEG) touch(at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at.After(p.seenAt) {
+		p.seenAt = at
+		p.metrics.seen(at)
+	}
+}
+
+func (p *PLEG) setPod(s *snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pods[s.uid] = PodRecord{UID: s.uid, Name: s.name, Namespace: s.namespace, Running: s.mayRun()}
+}
+
+func (p *PLEG) dropPod(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pods, uid)
 }
 
 // errNeverListed is the kubelet's text.
 var errNeverListed = errors.New("pleg has yet to be successful")
 
-// Healthy returns nil while lists succeed, and otherwise the kubelet's explanation for the node's condition.
+// Healthy returns nil while lists succeed or the host tells that nothing changed, and otherwise the kubelet's explanation for the node's condition.
 func (p *PLEG) Healthy() error {
 	p.mu.Lock()
-	last := p.listedAt
+	last, never := p.seenAt, p.listedAt.IsZero()
 	p.mu.Unlock()
-	if last.IsZero() {
+	if never {
 		return errNeverListed
 	}
 	if age := p.o.Clock.Since(last); age > p.o.RelistThreshold {

@@ -6,7 +6,6 @@ package pleg
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,16 +96,6 @@ func TestRequestForAnUnknownPodDoesNoHarm(t *testing.T) {
 	})
 }
 
-func TestRequestsBeyondCapacityAreDropped(t *testing.T) {
-	p := New(Options{})
-	for i := range 2 * requestCapacity {
-		p.RequestRelist(types.UID(fmt.Sprint(i)))
-	}
-	if n := len(p.takeRequests()); n != requestCapacity {
-		t.Errorf("%d requests wait, want %d", n, requestCapacity)
-	}
-}
-
 func TestPodInFlightIsNeverAbsent(t *testing.T) {
 	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
 		// A relist on demand of a pod that is not known yet hangs and then fails, while complete lists show the pod.
@@ -140,7 +129,7 @@ func TestOlderListDoesNotUndoANewerObservation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.records["a"] = &record{states: newer["a"].states(), at: newerAt}
+		l.records["a"] = &record{states: newer["a"].states(), at: newerAt, listed: newer["a"]}
 		l.relisted(t.Context(), old, at, nil)
 		if len(l.inflight) != 0 {
 			t.Error("the older list was taken for a change")
@@ -153,17 +142,17 @@ func TestOlderListDoesNotUndoANewerObservation(t *testing.T) {
 }
 
 func TestGetNewerThan(t *testing.T) {
-	t.Run("waits for the next relist", func(t *testing.T) {
+	t.Run("asks for what it waits for", func(t *testing.T) {
 		observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
 			rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
 			relists(2)
-			now := time.Now()
-			st, err := p.GetNewerThan(t.Context(), "a", now)
-			if err != nil || st.Newest("main") == nil {
-				t.Fatalf("GetNewerThan = %+v, %v", st, err)
-			}
-			if took := time.Since(now); took == 0 || took > DefaultRelistPeriod {
-				t.Errorf("waited %s, want until the next relist", took)
+			for _, uid := range []types.UID{"a", "absent"} {
+				now := time.Now()
+				time.Sleep(time.Millisecond)
+				_, err := p.GetNewerThan(t.Context(), uid, now)
+				if took := time.Since(now); err != nil || took > 2*time.Millisecond {
+					t.Errorf("GetNewerThan(%s) waited %s and ended with %v, want no wait for a relist", uid, took, err)
+				}
 			}
 		})
 	})
@@ -172,14 +161,12 @@ func TestGetNewerThan(t *testing.T) {
 		at := time.Unix(1, 0)
 		c.set(&cri.PodStatus{UID: "a", ObservedAt: at})
 		c.complete(at)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
 		for _, uid := range []types.UID{"a", "b"} {
-			if _, err := c.getNewerThan(ctx, uid, at); !errors.Is(err, context.Canceled) {
-				t.Errorf("getNewerThan(%s) = %v, want to wait until cancelled", uid, err)
+			if _, changed, err := c.newerThan(uid, at); changed == nil {
+				t.Errorf("newerThan(%s) = %v, want to be told to wait", uid, err)
 			}
-			if _, err := c.getNewerThan(ctx, uid, at.Add(-1)); err != nil {
-				t.Errorf("getNewerThan(%s) of before = %v", uid, err)
+			if _, changed, err := c.newerThan(uid, at.Add(-1)); changed != nil || err != nil {
+				t.Errorf("newerThan(%s) of before = %v, want an answer", uid, err)
 			}
 		}
 	})
