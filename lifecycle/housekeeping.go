@@ -31,8 +31,8 @@ func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
 	if !ok {
 		return
 	}
-	e.workers.Forget(desired)
-	e.status.Retain(desired)
+	again := e.workers.Forget(desired)
+	e.status.Retain(without(desired, again)) // the status of the one before is not theirs
 	e.startMissing(desired)
 	pods, _, _ := e.pleg.Observation() // there is one: nothing is decided without
 	for _, p := range pods {
@@ -42,6 +42,14 @@ func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
 		e.orphan(ctx, wg, p)
 	}
 	e.forget(pods, desired)
+}
+
+func without(set map[types.UID]struct{}, some []types.UID) map[types.UID]struct{} {
+	out := maps.Clone(set)
+	for _, uid := range some {
+		delete(out, uid)
+	}
+	return out
 }
 
 // desiredUIDs returns a copy of the desired set, and false before it is complete.

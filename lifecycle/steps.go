@@ -22,35 +22,38 @@ import (
 var _ podworker.Steps = (*Engine)(nil)
 
 // SyncPod publishes the pod's status and brings the pod closer to its spec.
-func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Pod, rs *cri.PodStatus) (bool, error) {
+func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Pod, rs *cri.PodStatus) (podworker.Outcome, error) {
+	var out podworker.Outcome
 	st, err := e.publish(ctx, pod, rs, false)
 	if err != nil {
-		return false, err
+		return out, err
 	}
 	if podrules.Terminal(st.Phase) {
-		return true, nil
+		out.Terminal = true
+		return out, nil
 	}
 	if err := e.ready(pod); err != nil {
-		return false, err
+		return out, err
 	}
 	result := e.sync.Sync(ctx, pod, rs)
+	out.Acted = result.Acted
 	if result.Acted {
 		e.pleg.RequestRelist(pod.UID)
 	}
 	if ctx.Err() != nil {
-		return false, ctx.Err()
+		return out, ctx.Err()
 	}
 	if result.Err == nil {
-		return false, nil
+		return out, nil
 	}
 	// A container that could not be started has its reason now: show it without waiting for the next step.
 	if _, err := e.publish(ctx, pod, rs, false); err != nil {
-		return false, err
+		return out, err
 	}
 	if !result.BackoffUntil.IsZero() {
-		return false, &podworker.RetryError{Err: result.Err, At: result.BackoffUntil}
+		return out, &podworker.RetryError{Err: result.Err, At: result.BackoffUntil}
 	}
-	return false, result.Err
+	return out, result.Err
 }
 
 // ready says whether the machine can take a new pod. The link's own state needs no question: without it there is no

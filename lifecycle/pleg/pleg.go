@@ -232,6 +232,13 @@ func (p *PLEG) Observation() (pods []PodRecord, observedAt time.Time, ok bool) {
 	return slices.Collect(maps.Values(p.pods)), p.listedAt, !p.listedAt.IsZero()
 }
 
+// MayRun says whether, by the newest list, something of the pod runs or cannot be ruled out to.
+func (p *PLEG) MayRun(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pods[uid].Running
+}
+
 // Observed is closed once Observation has something to return.
 func (p *PLEG) Observed() <-chan struct{} { return p.observed }
 

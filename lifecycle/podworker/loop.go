@@ -5,6 +5,7 @@ package podworker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -28,7 +29,7 @@ type job struct {
 func (w *Workers) run(wk *worker) {
 	timer := w.clock.NewTimer(resyncInterval)
 	defer timer.Stop()
-	var lastEnd time.Time
+	var lastAct time.Time // the end of the last step that may have changed something
 	for {
 		select {
 		case <-w.ctx.Done():
@@ -37,9 +38,11 @@ func (w *Workers) run(wk *worker) {
 		case <-timer.C():
 		}
 		j := w.take(wk)
-		err := w.step(wk, j, lastEnd)
+		acted, err := w.step(wk, j, lastAct)
 		j.cancel()
-		lastEnd = w.clock.Now()
+		if acted || err != nil {
+			lastAct = w.clock.Now()
+		}
 		if w.ctx.Err() != nil {
 			return
 		}
@@ -81,36 +84,49 @@ func (w *Workers) take(wk *worker) job {
 	return j
 }
 
-// step waits for an observation newer than the last step and does the work.
-func (w *Workers) step(wk *worker, j job, lastEnd time.Time) error {
+// step waits for an observation newer than the last act and does the work. It says whether it may have changed something.
+func (w *Workers) step(wk *worker, j job, lastAct time.Time) (acted bool, err error) {
 	begin := w.clock.Now()
 	defer func() { w.metrics.observe(j, w.clock.Since(begin)) }()
 	if j.pod == nil {
-		return w.steps.SyncTerminatingRuntimePod(j.ctx, j.runtime, j.deadline)
+		return true, w.steps.SyncTerminatingRuntimePod(j.ctx, j.runtime, j.deadline)
 	}
-	status, err := w.cache.GetNewerThan(j.ctx, wk.uid, lastEnd)
+	status, err := w.cache.GetNewerThan(j.ctx, wk.uid, lastAct)
 	if err != nil {
 		if j.ctx.Err() == nil && !errdefs.IsUnavailable(err) { // a lost link is not the pod's trouble
 			w.warn(j.pod, "FailedSync", "error determining status: "+err.Error())
 		}
-		return err
+		return false, err
 	}
 	return w.dispatch(wk, j, status)
 }
 
-func (w *Workers) dispatch(wk *worker, j job, status *cri.PodStatus) error {
+func (w *Workers) dispatch(wk *worker, j job, status *cri.PodStatus) (acted bool, err error) {
 	switch j.phase {
 	case PhaseSync:
-		terminal, err := w.steps.SyncPod(j.ctx, j.update, j.pod, status)
-		if terminal && err == nil {
+		out, err := w.steps.SyncPod(j.ctx, j.update, j.pod, status)
+		if out.Terminal && err == nil {
 			w.completed(wk)
 		}
-		return err
+		return out.Acted, err
 	case PhaseTerminating:
-		return w.steps.SyncTerminatingPod(j.ctx, j.pod, status, j.deadline)
+		return true, w.steps.SyncTerminatingPod(j.ctx, j.pod, status, j.deadline)
 	default:
-		return w.steps.SyncTerminatedPod(j.ctx, j.pod, status)
+		return true, w.steps.SyncTerminatedPod(j.ctx, j.pod, status)
 	}
+}
+
+// logFailure is loud for the first failure in a row. A step that was interrupted for a newer update has not failed.
+func (w *Workers) logFailure(wk *worker, j job, err error) {
+	if wk.pending != nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	log := w.log.Warn
+	if wk.failing {
+		log = w.log.Debug
+	}
+	wk.failing = true
+	log("step of a pod failed, trying again", "uid", wk.uid, "phase", j.phase.String(), "error", err)
 }
 
 // completed records that the pod ended by itself.
@@ -132,19 +148,20 @@ func (w *Workers) advance(wk *worker, j job, err error) (time.Duration, bool) {
 	wk.cancelStep = nil
 	now := w.clock.Now()
 	if err != nil {
-		if wk.pending == nil {
-			w.log.Debug("step failed", "uid", wk.uid, "phase", j.phase.String(), "error", err)
-		}
+		w.logFailure(wk, j, err)
 		return w.retryDelay(j.phase, err, now), false
 	}
+	wk.failing = false
 	switch {
 	case j.pod == nil:
 		wk.state.terminatedAt = now
 		wk.state.finished = true
+		wk.ended()
 		delete(w.byUID, wk.uid)
 		return 0, true
 	case j.phase == PhaseTerminating:
 		wk.state.terminatedAt = now
+		wk.ended()
 		wk.poke()
 	case j.phase == PhaseTerminated:
 		wk.state.finished = true

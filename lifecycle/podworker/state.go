@@ -60,6 +60,12 @@ func (s *state) phase() Phase {
 	}
 }
 
+// born makes the state of a pod that had ended before this process saw it, with nothing of it running: only its resources are
+// to be released.
+func (s *state) born(now time.Time) {
+	s.firstSeen, s.terminatingAt, s.terminatedAt = now, now, now
+}
+
 // admitted says what an update did to the state.
 type admitted struct {
 	becameTerminating bool

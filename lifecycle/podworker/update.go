@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // UpdateType says why a pod needs work.
@@ -46,7 +47,13 @@ type Update struct {
 	Runtime *RuntimePod
 	// Grace overrides the grace period of a Kill; it can only shorten.
 	Grace *time.Duration
+
+	// done is closed when no container of the pod runs any more.
+	done chan struct{}
 }
+
+// ended says that the API already has a terminal phase of the pod.
+func (u *Update) ended() bool { return u.Pod != nil && podrules.Terminal(u.Pod.Status.Phase) }
 
 func (u *Update) orphan() bool { return u.Pod == nil && u.Runtime != nil }
 
@@ -59,10 +66,10 @@ func (u *Update) uid() types.UID {
 
 // Steps are what is done for a pod. The context of a step ends when the pod's situation changed so that the step should
 // return early, or the process stops. A step is called again until it returns no error; every step must be
-// idempotent. status is an observation at least as new as the end of the pod's previous step.
+// idempotent. status is an observation newer than the end of the last step that may have changed something.
 type Steps interface {
-	// SyncPod brings the pod closer to its spec. terminal says that it ended by itself and shall be terminated.
-	SyncPod(ctx context.Context, u UpdateType, pod *v1.Pod, status *cri.PodStatus) (terminal bool, err error)
+	// SyncPod brings the pod closer to its spec.
+	SyncPod(ctx context.Context, u UpdateType, pod *v1.Pod, status *cri.PodStatus) (Outcome, error)
 	// SyncTerminatingPod stops every container by the deadline. No error means that none is running any more.
 	SyncTerminatingPod(ctx context.Context, pod *v1.Pod, status *cri.PodStatus, deadline time.Time) error
 	// SyncTerminatingRuntimePod does the same for an orphan.
@@ -71,8 +78,18 @@ type Steps interface {
 	SyncTerminatedPod(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) error
 }
 
+// Outcome is how a sync without an error ended.
+type Outcome struct {
+	// Terminal says that the pod ended by itself and shall be terminated.
+	Terminal bool
+	// Acted says that something was changed in the runtime: the next step must not begin before that can be seen.
+	Acted bool
+}
+
 // Cache tells what runs.
 type Cache interface {
+	// MayRun says whether, by the newest list, something of the pod runs or cannot be ruled out to.
+	MayRun(uid types.UID) bool
 	// GetNewerThan blocks until there is an observation of the pod that began after t, or ctx ends.
 	GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*cri.PodStatus, error)
 }

@@ -56,6 +56,12 @@ type worker struct {
 	// pod is the newest known spec, nil for an orphan; runtime is set for an orphan.
 	pod     *v1.Pod
 	runtime *RuntimePod
+	// restart says that the pod was wanted again, under the same UID, when it was on its way out.
+	restart bool
+	// failing says that the last step failed.
+	failing bool
+	// done are closed when no container runs any more.
+	done []chan struct{}
 	// cancelStep ends the context of the running step, nil when none runs.
 	cancelStep context.CancelFunc
 	wake       chan struct{}
@@ -96,10 +102,18 @@ func (w *Workers) Update(u Update) {
 		wk = &worker{uid: u.uid(), wake: make(chan struct{}, 1)}
 		w.byUID[wk.uid] = wk
 	}
+	if u.Type == Create && wk.pod != nil && wk.state.deleted && !wk.state.terminatingAt.IsZero() {
+		wk.restart = true
+		return
+	}
+	wk.await(u.done)
 	if wk.state.finished {
 		return
 	}
 	wk.learn(&u)
+	if !known && u.ended() && !w.cache.MayRun(wk.uid) {
+		wk.state.born(now)
+	}
 	change := wk.state.admit(&u, wk.pod, now)
 	wk.pending = &u
 	if change.becameTerminating {
@@ -133,17 +147,24 @@ func (wk *worker) poke() {
 	}
 }
 
-// Forget drops the memory of finished pods that are not in desired. Call it only with a complete desired set.
-func (w *Workers) Forget(desired map[types.UID]struct{}) {
+// Forget drops the memory of finished pods that are not in desired, and of those that are but were removed and wanted again
+// before they had finished: these are returned and can be created anew. Call it only with a complete desired set.
+func (w *Workers) Forget(desired map[types.UID]struct{}) (again []types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.synced = true
 	for uid, wk := range w.byUID {
-		if _, ok := desired[uid]; !ok && wk.state.finished {
-			delete(w.byUID, uid)
+		_, ok := desired[uid]
+		if !wk.state.finished || ok && !wk.restart {
+			continue
+		}
+		delete(w.byUID, uid)
+		if ok {
+			again = append(again, uid)
 		}
 	}
 	w.metrics.setWorking(w.byUID, desired)
+	return again
 }
 
 // retryDelay is how long after a step its pod is due again.

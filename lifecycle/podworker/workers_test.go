@@ -28,7 +28,7 @@ type fakeSteps struct {
 	trace       []string
 	deadlines   []time.Duration
 	start       time.Time
-	sync        func(ctx context.Context) (bool, error)
+	sync        func(ctx context.Context) (Outcome, error)
 	terminating func(ctx context.Context, deadline time.Time) error
 	terminated  func() error
 }
@@ -45,12 +45,12 @@ func (f *fakeSteps) steps() []string {
 	return slices.Clone(f.trace)
 }
 
-func (f *fakeSteps) SyncPod(ctx context.Context, u UpdateType, _ *v1.Pod, _ *cri.PodStatus) (bool, error) {
+func (f *fakeSteps) SyncPod(ctx context.Context, u UpdateType, _ *v1.Pod, _ *cri.PodStatus) (Outcome, error) {
 	f.note(u.String())
 	if f.sync != nil {
 		return f.sync(ctx)
 	}
-	return false, nil
+	return Outcome{}, nil
 }
 
 func (f *fakeSteps) SyncTerminatingPod(ctx context.Context, _ *v1.Pod, _ *cri.PodStatus, deadline time.Time) error {
@@ -82,7 +82,10 @@ type fakeCache struct {
 	mu    sync.Mutex
 	asked []time.Time
 	err   error
+	runs  bool
 }
+
+func (f *fakeCache) MayRun(types.UID) bool { return f.runs }
 
 func (f *fakeCache) GetNewerThan(_ context.Context, uid types.UID, t time.Time) (*cri.PodStatus, error) {
 	f.mu.Lock()
@@ -147,7 +150,7 @@ func TestDeletedPodGoesThroughEveryPhaseOnce(t *testing.T) {
 }
 
 func TestPodThatEndsByItselfIsTerminated(t *testing.T) {
-	steps := &fakeSteps{sync: func(context.Context) (bool, error) { return true, nil }}
+	steps := &fakeSteps{sync: func(context.Context) (Outcome, error) { return Outcome{Terminal: true}, nil }}
 	harness(t, steps, func(w *Workers, _ *fakeCache) {
 		w.Update(Update{Type: Create, Pod: pod(30)})
 		expect(t, steps, "create", "terminating", "terminated")
@@ -155,7 +158,7 @@ func TestPodThatEndsByItselfIsTerminated(t *testing.T) {
 }
 
 func TestDeletionCancelsARunningSync(t *testing.T) {
-	steps := &fakeSteps{sync: func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }}
+	steps := &fakeSteps{sync: func(ctx context.Context) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() }}
 	harness(t, steps, func(w *Workers, _ *fakeCache) {
 		w.Update(Update{Type: Create, Pod: pod(30)})
 		synctest.Wait()
@@ -204,7 +207,7 @@ func TestFailedTerminationIsRetriedUntilItSucceeds(t *testing.T) {
 }
 
 func TestStepNeverActsOnAViewOlderThanTheStepBefore(t *testing.T) {
-	steps := &fakeSteps{sync: func(context.Context) (bool, error) { time.Sleep(3 * time.Second); return false, nil }}
+	steps := &fakeSteps{sync: func(context.Context) (Outcome, error) { time.Sleep(3 * time.Second); return Outcome{Acted: true}, nil }}
 	harness(t, steps, func(w *Workers, cache *fakeCache) {
 		begin := time.Now()
 		w.Update(Update{Type: Create, Pod: pod(30)})
@@ -219,7 +222,7 @@ func TestStepNeverActsOnAViewOlderThanTheStepBefore(t *testing.T) {
 }
 
 func TestUpdatesDuringAStepAreCoalesced(t *testing.T) {
-	steps := &fakeSteps{sync: func(context.Context) (bool, error) { time.Sleep(time.Second); return false, nil }}
+	steps := &fakeSteps{sync: func(context.Context) (Outcome, error) { time.Sleep(time.Second); return Outcome{}, nil }}
 	harness(t, steps, func(w *Workers, _ *fakeCache) {
 		w.Update(Update{Type: Create, Pod: pod(30)})
 		synctest.Wait()
@@ -309,7 +312,7 @@ func TestAnswersBeforeAndAfterTheDesiredSetIsComplete(t *testing.T) {
 }
 
 func TestStoppingTheProcessLeavesPodsWhereTheyAre(t *testing.T) {
-	steps := &fakeSteps{sync: func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }}
+	steps := &fakeSteps{sync: func(ctx context.Context) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() }}
 	harness(t, steps, func(w *Workers, _ *fakeCache) {
 		w.Update(Update{Type: Create, Pod: pod(30)})
 		synctest.Wait()
@@ -317,4 +320,93 @@ func TestStoppingTheProcessLeavesPodsWhereTheyAre(t *testing.T) {
 	if got := steps.steps(); !slices.Equal(got, []string{"create"}) {
 		t.Errorf("steps %v, want no termination", got)
 	}
+}
+
+func TestStepThatDidNothingNeedsNoNewerView(t *testing.T) {
+	harness(t, &fakeSteps{}, func(w *Workers, cache *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		time.Sleep(resyncInterval + time.Second)
+		synctest.Wait()
+		if want := []time.Time{{}, {}}; !slices.Equal(cache.asked, want) {
+			t.Errorf("asked for views newer than %v, want any: nothing was changed", cache.asked)
+		}
+	})
+}
+
+func TestPodThatHadEndedBeforeWeStartedIsOnlyCleanedUp(t *testing.T) {
+	for _, runs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("runs %t", runs), func(t *testing.T) {
+			steps := &fakeSteps{}
+			harness(t, steps, func(w *Workers, cache *fakeCache) {
+				cache.runs = runs
+				ended := pod(30)
+				ended.Status.Phase = v1.PodSucceeded
+				w.Update(Update{Type: Create, Pod: ended})
+				if runs {
+					expect(t, steps, "terminating", "terminated")
+				} else {
+					expect(t, steps, "terminated")
+				}
+			})
+		})
+	}
+}
+
+func TestPodWantedAgainUnderItsUIDStartsAfterItFinished(t *testing.T) {
+	steps := &fakeSteps{}
+	steps.terminating = func(context.Context, time.Time) error { time.Sleep(5 * time.Second); return nil }
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		desired := map[types.UID]struct{}{"u1": {}}
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		synctest.Wait()
+		w.Update(Update{Type: Change, Pod: deleted(30, 30, time.Now())})
+		synctest.Wait()
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		if again := w.Forget(desired); len(again) != 0 {
+			t.Errorf("Forget = %v while the old one runs", again)
+		}
+		time.Sleep(6 * time.Second)
+		if again := w.Forget(desired); !slices.Equal(again, []types.UID{"u1"}) || w.Known("u1") {
+			t.Errorf("Forget = %v, want the pod to be created anew", again)
+		}
+	})
+}
+
+func TestKillAndWait(t *testing.T) {
+	t.Run("returns when nothing runs", func(t *testing.T) {
+		steps := &fakeSteps{terminating: func(context.Context, time.Time) error { time.Sleep(3 * time.Second); return nil }}
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := New(ctx, Options{Steps: steps, Cache: &fakeCache{}, Clock: clock.RealClock{}})
+			w.Update(Update{Type: Create, Pod: pod(30)})
+			begin := time.Now()
+			for range 2 { // the second time it has ended already
+				if err := w.KillAndWait(t.Context(), pod(30), time.Second); err != nil || time.Since(begin) != 3*time.Second {
+					t.Errorf("KillAndWait = %v after %s", err, time.Since(begin))
+				}
+			}
+			cancel()
+			w.Wait()
+		})
+	})
+	t.Run("says when it takes too long", func(t *testing.T) {
+		steps := &fakeSteps{terminating: func(ctx context.Context, _ time.Time) error { <-ctx.Done(); return ctx.Err() }}
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var warned []string
+			w := New(ctx, Options{
+				Steps: steps, Cache: &fakeCache{}, Clock: clock.RealClock{},
+				Warn: func(_ *v1.Pod, reason, _ string) { warned = append(warned, reason) },
+			})
+			w.Update(Update{Type: Create, Pod: pod(30)})
+			synctest.Wait()
+			begin := time.Now()
+			err := w.KillAndWait(t.Context(), pod(30), 20*time.Second)
+			if !errdefs.IsDeadlineExceeded(err) || time.Since(begin) != 30*time.Second || !slices.Equal(warned, []string{"ExceededGracePeriod"}) {
+				t.Errorf("KillAndWait = %v after %s with events %v", err, time.Since(begin), warned)
+			}
+			cancel()
+			w.Wait()
+		})
+	})
 }
