@@ -28,6 +28,9 @@ type ContainerInput struct {
 	Command []string
 	Args    []string
 	Mounts  []*runtimeapi.Mount
+	// TargetID is the container whose processes this one sees, "" for none. It has no effect if the pod's containers share
+	// their processes anyhow.
+	TargetID string
 	// Identity owns the container.
 	Identity Identity
 	// NodeMemoryBytes is the memory of the machine, to which the pod's requests are related.

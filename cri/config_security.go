@@ -53,6 +53,9 @@ func containerSecurity(in ContainerInput) (*runtimeapi.LinuxContainerSecurityCon
 	if err != nil {
 		return nil, err
 	}
+	if in.TargetID != "" && namespaces.GetPid() == runtimeapi.NamespaceMode_CONTAINER {
+		namespaces.Pid, namespaces.TargetId = runtimeapi.NamespaceMode_TARGET, in.TargetID
+	}
 	policy, err := groupsPolicy(in.Pod)
 	if err != nil {
 		return nil, err

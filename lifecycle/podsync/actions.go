@@ -4,17 +4,15 @@
 package podsync
 
 import (
-	"fmt"
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
+	"github.com/tombolo-dev/tombolo/lifecycle/termination"
 )
 
-// KillReason says why a container is killed while its pod lives on. It is for logs.
-type KillReason string
+// KillReason says why a container is killed while its pod lives on.
+type KillReason = termination.KillReason
 
 // The reasons for which a sync kills a container.
 const (
@@ -24,6 +22,13 @@ const (
 	KillUnknown KillReason = "Unknown"
 	// KillStray is a container that runs beside a newer one of its name or outside the pod's sandbox.
 	KillStray KillReason = "Stray"
+	// KillLivenessFailed and KillStartupFailed are containers whose probe failed.
+	KillLivenessFailed = termination.KillLivenessFailed
+	KillStartupFailed  = termination.KillStartupFailed
+	// KillPostStartFailed is a container whose postStart hook failed.
+	KillPostStartFailed KillReason = "PostStartFailed"
+	// KillRestartAll is a container that goes because all of the pod are restarted. It gets no hook and no grace period.
+	KillRestartAll KillReason = "RestartAllContainers"
 )
 
 // ContainerKill is a container to kill. Message is that of its Killing event.
@@ -33,7 +38,7 @@ type ContainerKill struct {
 	Message   string
 }
 
-// Actions are what a sync has to do, in the order of the fields. Containers are given by their index in the spec.
+// Actions are what a sync has to do, in the order of the fields. Containers to start are given by their index in the spec.
 type Actions struct {
 	// KillPod asks for the end of everything of the pod that runs, sandboxes included. CreateSandbox asks for a new
 	// sandbox after that.
@@ -44,39 +49,63 @@ type Actions struct {
 	Attempt   uint32
 	// ToKill are single containers to kill. It is empty if the whole pod is killed.
 	ToKill []ContainerKill
-	// InitToStart and ToStart are init and regular containers to start, in the order of the spec.
-	InitToStart []int
-	ToStart     []int
+	// ToRemove are the records to remove one after the other, logs kept, because all containers are restarted: the next
+	// sync begins with the init containers. With it nothing is started.
+	ToRemove []*cri.ContainerStatus
+	// ToHook are running containers whose postStart hook is not known to have ended.
+	ToHook []*cri.ContainerStatus
+	// EphemeralToStart, InitToStart and ToStart are ephemeral, init (sidecars among them) and regular containers to start,
+	// in the order of the spec.
+	EphemeralToStart []int
+	InitToStart      []int
+	ToStart          []int
 }
 
 // starts says whether anything is made or started.
 func (a *Actions) starts() bool {
-	return a.CreateSandbox || len(a.InitToStart) > 0 || len(a.ToStart) > 0
+	return a.CreateSandbox || len(a.EphemeralToStart) > 0 || len(a.InitToStart) > 0 || len(a.ToStart) > 0
 }
 
-// ComputeActions compares the pod with an observation of it (nil is one of nothing). It keeps neither, but the result
-// refers to records of the observation.
+// Input is what actions are computed from. Only Pod is required.
+type Input struct {
+	Pod *v1.Pod
+	// Status is an observation of the pod in the runtime; nil is one of nothing.
+	Status *cri.PodStatus
+	// Probes are asked about containers that have a probe. Without them the result of every probe is unknown.
+	Probes podrules.ProbeResults
+	// AwaitsPostStart says of a running container whose definition has a postStart hook whether that is not known to have
+	// ended well. Without it no hook is awaited.
+	AwaitsPostStart func(cs *cri.ContainerStatus) bool
+}
+
+// ComputeActions compares a pod with an observation of it. It keeps neither, but the result refers to records of the
+// observation.
 //
 // A pod that is being deleted gets no action: its end is not a matter of a sync. A container is only ever started when
 // every other record of its name that runs, or may run, is killed in the same actions.
-func ComputeActions(pod *v1.Pod, status *cri.PodStatus) Actions {
-	if status == nil {
-		status = &cri.PodStatus{UID: pod.UID}
+func ComputeActions(in Input) Actions {
+	if in.Status == nil {
+		in.Status = &cri.PodStatus{UID: in.Pod.UID}
 	}
-	if pod.DeletionTimestamp != nil {
+	if in.Pod.DeletionTimestamp != nil {
 		return Actions{}
 	}
-	need := podrules.SandboxNeedOf(pod, status)
+	need := podrules.SandboxNeedOf(in.Pod, in.Status)
 	if need.New {
-		return newSandboxActions(pod, status, need)
+		return newSandboxActions(in.Pod, in.Status, need)
 	}
-	p := plan{pod: pod, status: status, actions: Actions{SandboxID: need.SandboxID, Attempt: need.Attempt}}
+	p := plan{Input: in, actions: Actions{SandboxID: need.SandboxID, Attempt: need.Attempt}}
+	if podrules.RestartAllTriggered(in.Pod, in.Status) {
+		p.restartAll()
+		return p.actions
+	}
 	p.killStrays()
+	p.ephemeral()
 	if p.initialise() {
 		p.regular()
 	}
 	if p.actions.KillPod {
-		p.actions.ToKill, p.actions.InitToStart, p.actions.ToStart = nil, nil, nil
+		return Actions{KillPod: true, SandboxID: need.SandboxID, Attempt: need.Attempt}
 	}
 	return p.actions
 }
@@ -113,12 +142,13 @@ func newSandboxActions(pod *v1.Pod, status *cri.PodStatus, need podrules.Sandbox
 }
 
 // hasRun says whether a pod that runs only once has had its run. A container that was created and never started has
-// not run; init containers that succeeded may run again, for their pod would otherwise never get beyond them.
+// not run; init containers that succeeded may run again, for their pod would otherwise never get beyond them. What was
+// debugged meanwhile does not count.
 func hasRun(pod *v1.Pod, status *cri.PodStatus) bool {
 	for i := range status.Containers {
 		record := &status.Containers[i]
 		switch {
-		case record.State == cri.ContainerCreated:
+		case record.State == cri.ContainerCreated, kindOf(pod, record.Name) == podrules.EphemeralContainer:
 		case isRegular(pod, record.Name):
 			return true
 		case record.State != cri.ContainerExited || podrules.InitFailed(record):
@@ -128,148 +158,16 @@ func hasRun(pod *v1.Pod, status *cri.PodStatus) bool {
 	return false
 }
 
-func isRegular(pod *v1.Pod, name string) bool {
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
+func isRegular(pod *v1.Pod, name string) bool { return kindOf(pod, name) == podrules.RegularContainer }
 
-// plan computes the actions of a pod whose sandbox will do.
-type plan struct {
-	pod     *v1.Pod
-	status  *cri.PodStatus
-	actions Actions
-	// dying are the ids in actions.ToKill.
-	dying map[string]bool
-}
-
-func (p *plan) kill(record *cri.ContainerStatus, reason KillReason, message string) {
-	if p.dying[record.ID] {
-		return
-	}
-	if p.dying == nil {
-		p.dying = map[string]bool{}
-	}
-	p.dying[record.ID] = true
-	p.actions.ToKill = append(p.actions.ToKill, ContainerKill{Container: record, Reason: reason, Message: message})
-}
-
-// killStrays kills what runs, or may run, of the pod's containers and is not the newest record of its name in the
-// sandbox.
-func (p *plan) killStrays() {
-	newest := map[string]bool{}
-	for i := range p.status.Containers {
-		record := &p.status.Containers[i]
-		current := !newest[record.Name] && record.SandboxID == p.actions.SandboxID
-		newest[record.Name] = true
-		if !current && record.MayRun() && !isEphemeral(p.pod, record.Name) {
-			p.kill(record, KillStray, fmt.Sprintf("Container %s runs beside its replacement", record.Name))
-		}
-	}
-}
-
-// initialise looks at the init containers from the last to the first, for the first record found tells how far the pod
-// has come. It returns true when the regular containers may run.
-func (p *plan) initialise() bool {
-	inits := p.pod.Spec.InitContainers
-	if len(inits) == 0 || podrules.PastInit(p.pod, p.status) {
-		return true
-	}
-	for i, c := range slices.Backward(inits) {
-		if record := p.inSandbox(c.Name); record != nil {
-			return p.afterInit(i, record)
-		}
-	}
-	p.actions.InitToStart = []int{0}
-	return false
-}
-
-// afterInit decides what follows from the newest record of the i-th init container.
-func (p *plan) afterInit(i int, record *cri.ContainerStatus) bool {
-	mayRetry := p.pod.Spec.RestartPolicy != v1.RestartPolicyNever
-	switch record.State {
-	case cri.ContainerRunning:
-		return false
-	case cri.ContainerCreated:
-		p.actions.InitToStart = []int{i}
-		return false
-	case cri.ContainerExited:
-		if !podrules.InitFailed(record) {
-			if i+1 == len(p.pod.Spec.InitContainers) {
-				return true
-			}
-			p.actions.InitToStart = []int{i + 1}
-			return false
-		}
-	default:
-		if mayRetry {
-			p.kill(record, KillUnknown, fmt.Sprintf("Init container is in %q state, try killing it before restart", record.State))
-		}
-	}
-	if mayRetry {
-		p.actions.InitToStart = []int{i}
-	} else {
-		p.actions.KillPod = true
-	}
-	return false
-}
-
-// regular decides about the regular containers of a pod that has been initialised.
-func (p *plan) regular() {
-	kept := 0
-	for i := range p.pod.Spec.Containers {
-		c := &p.pod.Spec.Containers[i]
-		newest := p.status.Newest(c.Name)
-		switch {
-		case newest != nil && newest.State == cri.ContainerRunning && !p.definitionChanged(c, newest):
-			// It runs, or it is a stray that is killed now and whose end decides what follows.
-			kept++
-		case newest != nil && newest.State == cri.ContainerRunning:
-			// Whatever the restart policy says: the new definition has not run yet.
-			p.kill(newest, KillDefinitionChanged, fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
-			p.actions.ToStart = append(p.actions.ToStart, i)
-		case podrules.ShouldRestart(p.pod, c, newest):
-			if newest != nil && newest.State == cri.ContainerUnknown {
-				p.kill(newest, KillUnknown, fmt.Sprintf("Container is in %q state, try killing it before restart", newest.State))
-			}
-			p.actions.ToStart = append(p.actions.ToStart, i)
-		}
-	}
-	p.actions.KillPod = kept == 0 && len(p.actions.ToStart) == 0
-}
-
-// definitionChanged says whether a running container was created from another definition. One that is being killed for
-// another reason is not looked at.
-func (p *plan) definitionChanged(c *v1.Container, record *cri.ContainerStatus) bool {
-	return !p.dying[record.ID] && record.Hash != "" && record.Hash != cri.ContainerHash(c)
-}
-
-// inSandbox returns the newest record of the container in the pod's sandbox.
-func (p *plan) inSandbox(name string) *cri.ContainerStatus {
-	for i := range p.status.Containers {
-		record := &p.status.Containers[i]
-		if record.Name == name && record.SandboxID == p.actions.SandboxID {
-			return record
-		}
-	}
-	return nil
+func kindOf(pod *v1.Pod, name string) podrules.ContainerKind {
+	_, kind := podrules.Find(pod, name)
+	return kind
 }
 
 func anyMayRun(status *cri.PodStatus) bool {
 	for i := range status.Containers {
 		if status.Containers[i].MayRun() {
-			return true
-		}
-	}
-	return false
-}
-
-func isEphemeral(pod *v1.Pod, name string) bool {
-	for i := range pod.Spec.EphemeralContainers {
-		if pod.Spec.EphemeralContainers[i].Name == name {
 			return true
 		}
 	}

@@ -195,12 +195,12 @@ func TestComputeActions(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := testPod(tc.policy, tc.containers)
 			status := testStatus(t, pod, tc.sandboxes, tc.records...)
-			if got := summary(pod, ComputeActions(pod, status)); got != tc.want {
+			if got := summary(pod, ComputeActions(Input{Pod: pod, Status: status})); got != tc.want {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}
 			deleted := pod.DeepCopy()
 			deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-			if got := summary(deleted, ComputeActions(deleted, status)); got != "" {
+			if got := summary(deleted, ComputeActions(Input{Pod: deleted, Status: status})); got != "" {
 				t.Errorf("a pod that is being deleted gets %q", got)
 			}
 		})
@@ -218,13 +218,13 @@ func TestComputeActionsNamesTheSandboxToUse(t *testing.T) {
 		{"not ready", "3-", "", 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := ComputeActions(pod, testStatus(t, pod, tc.sandboxes))
+			a := ComputeActions(Input{Pod: pod, Status: testStatus(t, pod, tc.sandboxes)})
 			if a.SandboxID != tc.wantID || a.Attempt != tc.wantAttempt {
 				t.Errorf("sandbox %q attempt %d, want %q attempt %d", a.SandboxID, a.Attempt, tc.wantID, tc.wantAttempt)
 			}
 		})
 	}
-	if a := ComputeActions(pod, nil); !a.CreateSandbox || a.KillPod {
+	if a := ComputeActions(Input{Pod: pod}); !a.CreateSandbox || a.KillPod {
 		t.Errorf("without an observation: %+v, want a sandbox and no kill", a)
 	}
 }
@@ -236,7 +236,7 @@ func TestKillMessages(t *testing.T) {
 		"web@0 unknown":   `Container is in "unknown" state, try killing it before restart`,
 		"setup@0 unknown": `Init container is in "unknown" state, try killing it before restart`,
 	} {
-		a := ComputeActions(pod, testStatus(t, pod, "0+", record))
+		a := ComputeActions(Input{Pod: pod, Status: testStatus(t, pod, "0+", record)})
 		var got []string
 		for _, k := range a.ToKill {
 			got = append(got, k.Message)
@@ -247,11 +247,11 @@ func TestKillMessages(t *testing.T) {
 	}
 }
 
-func TestEphemeralContainersAreNoStrays(t *testing.T) {
+func TestEphemeralContainersOutsideTheSandboxAreStrays(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, "web")
 	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
 	status := testStatus(t, pod, "1+ 0-", "web@1 running", "debug@0 running")
-	if got := summary(pod, ComputeActions(pod, status)); got != "" {
-		t.Errorf("got %q, want nothing", got)
+	if got := summary(pod, ComputeActions(Input{Pod: pod, Status: status})); got != "kill debug#1 (Stray)" {
+		t.Errorf("got %q, want only the end of the stray", got)
 	}
 }

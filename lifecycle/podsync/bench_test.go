@@ -24,6 +24,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
 	"github.com/tombolo-dev/tombolo/test/fakecri"
 )
@@ -36,6 +37,8 @@ type bench struct {
 	volumes *fakeVolumes
 	logs    *fakeLogs
 	facts   *host.Facts
+	hooks   *fakeHooks
+	probes  fakeProbes
 	events  *events
 	syncer  *Syncer
 }
@@ -43,7 +46,7 @@ type bench struct {
 func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *bench {
 	b := &bench{
 		rt: rt, pod: testPod(policy, containers), events: &events{}, volumes: &fakeVolumes{},
-		logs:  &fakeLogs{next: map[string]int32{}},
+		logs: &fakeLogs{next: map[string]int32{}}, hooks: newFakeHooks(), probes: fakeProbes{},
 		facts: &host.Facts{PodLogsDir: "/var/log/pods", RootDir: "/var/lib/tombolo", MemoryBytes: 8 << 30, CgroupVersion: 2},
 	}
 	b.pod.Spec.TerminationGracePeriodSeconds = new(int64(5))
@@ -54,15 +57,31 @@ func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *
 
 // restart is what happens when the process dies: all that is remembered is gone.
 func (b *bench) restart() {
-	client := b.rt.Client()
+	client := namingClient{Client: b.rt.Client(), hooks: b.hooks}
 	b.syncer = New(Options{
-		Runtime: client, Images: b.images, Volumes: b.volumes, Logs: b.logs,
+		Runtime: client, Images: b.images, Volumes: b.volumes, Logs: b.logs, Hooks: b.hooks, Probes: b.probes,
 		Killer: termination.New(termination.Options{
-			Runtime: client, Hooks: noHooks{}, Clock: clock.RealClock{}, Recorder: b.events,
+			Runtime: client, Hooks: b.hooks, Clock: clock.RealClock{}, Recorder: b.events,
 		}),
 		Identity: fakecri.DefaultIdentity, Facts: func() *host.Facts { return b.facts },
 		ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", Clock: clock.RealClock{}, Recorder: b.events,
 	})
+}
+
+// namingClient tells the hooks which container is whose.
+type namingClient struct {
+	*cri.Client
+	hooks *fakeHooks
+}
+
+func (n namingClient) CreateContainer(
+	ctx context.Context, sandboxID string, cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig,
+) (string, error) {
+	id, err := n.Client.CreateContainer(ctx, sandboxID, cfg, sandbox)
+	n.hooks.mu.Lock()
+	defer n.hooks.mu.Unlock()
+	n.hooks.names[id] = cfg.GetMetadata().GetName()
+	return id, err
 }
 
 // sync observes and syncs once, as a pod worker does.
@@ -211,10 +230,59 @@ func (f *fakeLogs) RemoveLogs(_ context.Context, path string) error {
 	return f.err
 }
 
-type noHooks struct{}
+// fakeHooks is a host that runs hooks and remembers how they ended, by kind and container.
+type fakeHooks struct {
+	mu sync.Mutex
+	// plan says how hooks end, by the container's name; a hook without a plan succeeds at once.
+	plan  map[string]hookPlan
+	names map[string]string // of containers, by id
+	ended map[string]*host.HookResult
+	// begun are the hooks that were begun, as "KIND NAME"; asked counts the requests.
+	begun    []string
+	asked    int
+	requests []host.HookRequest
+}
 
-func (noHooks) RunHook(context.Context, host.HookRequest) (*host.HookResult, error) {
-	return &host.HookResult{}, nil
+type hookPlan struct {
+	takes  time.Duration
+	result host.HookResult
+	err    error
+}
+
+func newFakeHooks() *fakeHooks {
+	return &fakeHooks{plan: map[string]hookPlan{}, names: map[string]string{}, ended: map[string]*host.HookResult{}}
+}
+
+func (f *fakeHooks) RunHook(ctx context.Context, req host.HookRequest) (*host.HookResult, error) {
+	key := req.Kind + " " + req.ContainerID
+	f.mu.Lock()
+	name := f.names[req.ContainerID]
+	plan := f.plan[name]
+	f.asked++
+	f.requests = append(f.requests, req)
+	if plan.err != nil {
+		f.mu.Unlock()
+		return nil, plan.err
+	}
+	if f.ended[key] == nil {
+		f.begun = append(f.begun, req.Kind+" "+name)
+		f.ended[key] = &plan.result
+	}
+	result := f.ended[key]
+	f.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(plan.takes):
+		return result, nil
+	}
+}
+
+// fakeProbes are probe results by kind and container id; what is missing is unknown.
+type fakeProbes map[string]podrules.ProbeResult
+
+func (f fakeProbes) ProbeResult(kind podrules.ProbeKind, id string) podrules.ProbeResult {
+	return f[string(kind)+" "+id]
 }
 
 // events records what the user is told, as "Reason FIELDPATH: message".

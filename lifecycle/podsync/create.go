@@ -17,11 +17,7 @@ import (
 )
 
 // create makes the next container of the name and returns its id.
-func (p *pass) create(ctx context.Context, c *v1.Container, newest *cri.ContainerStatus, containerType string) (string, error) {
-	ref, err := p.opts.Images.EnsureImage(ctx, p.pod, c, p.sandbox)
-	if err != nil {
-		return "", p.imageFailed(ctx, c, containerType, err)
-	}
+func (p *pass) create(ctx context.Context, c *v1.Container, newest *cri.ContainerStatus, ref, containerType string) (string, error) {
 	if newest != nil && newest.State == cri.ContainerCreated {
 		// It is of no use, holds the number that the next one gets, and must not be started by a call that is on its way.
 		if err := p.opts.Runtime.RemoveContainer(ctx, newest.ID); err != nil {
@@ -62,18 +58,39 @@ func (p *pass) containerConfig(
 	if err != nil {
 		return nil, err
 	}
+	target, err := targetOf(p.pod, p.status, c.Name)
+	if err != nil {
+		return nil, err
+	}
 	image, err := p.imageUser(ctx, c, imageRef)
 	if err != nil {
 		return nil, err
 	}
 	return cri.ContainerConfig(cri.ContainerInput{
 		Pod: p.pod, Container: c, RestartCount: number, ImageRef: imageRef, Image: image,
-		Env: env, Command: command, Args: args, Mounts: mounts, Identity: p.opts.Identity,
+		Env: env, Command: command, Args: args, Mounts: mounts, Identity: p.opts.Identity, TargetID: target,
 		NodeMemoryBytes: p.facts.MemoryBytes, CgroupVersion: p.facts.CgroupVersion,
 		SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
 	})
 }
 
+// targetOf returns the id of the container whose processes the named ephemeral container shall see, "" if it has none.
+func targetOf(pod *v1.Pod, status *cri.PodStatus, name string) (string, error) {
+	for i := range pod.Spec.EphemeralContainers {
+		ec := &pod.Spec.EphemeralContainers[i]
+		if ec.Name != name || ec.TargetContainerName == "" {
+			continue
+		}
+		target := status.Newest(ec.TargetContainerName)
+		if target == nil {
+			return "", fmt.Errorf("unable to find target container %s", ec.TargetContainerName)
+		}
+		return target.ID, nil
+	}
+	return "", nil
+}
+
+// restartNumber returns the number of the next container of the name.
 func (p *pass) restartNumber(ctx context.Context, c *v1.Container, newest *cri.ContainerStatus) (int32, error) {
 	published := publishedRestarts(p.pod, c.Name)
 	var logs int32

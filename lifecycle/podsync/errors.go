@@ -37,11 +37,14 @@ func (e *startError) Error() string {
 // Unwrap returns what went wrong.
 func (e *startError) Unwrap() error { return e.cause }
 
-// crashLoopError is the cause of a start that has to wait.
-type crashLoopError struct{ until time.Time }
+// retryError says that there is more to do at a time that is known.
+type retryError struct {
+	until time.Time
+	why   string
+}
 
-// Error says when the wait ends.
-func (e *crashLoopError) Error() string { return "back-off until " + e.until.Format(time.RFC3339) }
+// Error says why, and when.
+func (e *retryError) Error() string { return e.why + "; on " + e.until.Format(time.RFC3339) }
 
 // imageReason returns the waiting reason of an error about an image; ok is false for any other error.
 func imageReason(err error) (reason string, ok bool) {

@@ -7,13 +7,28 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // Container types as the kubelet's metrics call them.
 const (
-	typeRegular = "container"
-	typeInit    = "init_container"
+	typeRegular   = "container"
+	typeInit      = "init_container"
+	typeEphemeral = "ephemeral_container"
 )
+
+// typeOf is the kind of a container in the kubelet's metrics.
+func typeOf(kind podrules.ContainerKind) string {
+	switch kind {
+	case podrules.InitContainer, podrules.Sidecar:
+		return typeInit
+	case podrules.EphemeralContainer:
+		return typeEphemeral
+	default:
+		return typeRegular
+	}
+}
 
 const (
 	labelHandler       = "runtime_handler"

@@ -21,7 +21,7 @@ func TestComputeActionsKeepsItsPromises(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		pod, status := randomPod(t, r)
 		before := snapshot(status)
-		a := ComputeActions(pod, status)
+		a := ComputeActions(Input{Pod: pod, Status: status})
 		for _, broken := range brokenPromises(pod, status, a) {
 			t.Errorf("seed %d: %s\nsandboxes %+v\nrecords %v\nactions %q", seed, broken, status.Sandboxes, before, summary(pod, a))
 		}

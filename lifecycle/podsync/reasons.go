@@ -15,6 +15,7 @@ const (
 	reasonConfig    = "CreateContainerConfigError"
 	reasonCreate    = "CreateContainerError"
 	reasonRun       = "RunContainerError"
+	reasonPostStart = "PostStartHookError"
 	reasonCrashLoop = "CrashLoopBackOff"
 )
 

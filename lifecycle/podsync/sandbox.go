@@ -54,6 +54,10 @@ func (p *pass) sandboxConfig() (*runtimeapi.PodSandboxConfig, error) {
 
 // createSandbox makes a sandbox and makes sure that it lives.
 func (p *pass) createSandbox(ctx context.Context) error {
+	if err := p.turn.enter(ctx); err != nil {
+		return err
+	}
+	defer p.turn.leave()
 	p.metrics.startedPods.Inc()
 	begin := p.opts.Clock.Now()
 	id, err := p.opts.Runtime.RunSandbox(ctx, p.sandbox, defaultHandler)
@@ -75,6 +79,10 @@ func (p *pass) createSandbox(ctx context.Context) error {
 			p.event(v1.EventTypeWarning, "FailedPodSandBoxStatus", fmt.Sprintf("Unable to get pod sandbox status: %v", err))
 		}
 		return fmt.Errorf("inspecting the new sandbox: %w", err)
+	}
+	p.ips = cri.SandboxFacts(status).IPs
+	if p.opts.SandboxReady != nil {
+		p.opts.SandboxReady(p.pod, status)
 	}
 	return nil
 }

@@ -16,23 +16,51 @@ import (
 func (p *pass) start(ctx context.Context, c *v1.Container, containerType string) error {
 	newest := p.status.Newest(c.Name)
 	if p.adoptable(c, newest) {
-		return p.adopt(ctx, c, newest.ID)
+		if err := p.adopt(ctx, c, newest.ID); err != nil {
+			return err
+		}
+		return p.postStart(ctx, c, p.running(c, newest.ID), containerType)
 	}
 	if err := p.crashLoop(c, containerType); err != nil {
 		return err
 	}
 	p.metrics.started.WithLabelValues(containerType).Inc()
-	id, err := p.create(ctx, c, newest, containerType)
+	id, err := p.createAndStart(ctx, c, newest, containerType)
 	if err != nil {
 		return err
 	}
+	return p.postStart(ctx, c, p.running(c, id), containerType)
+}
+
+// running is what is known of a container that was just started.
+func (p *pass) running(c *v1.Container, id string) *cri.ContainerStatus {
+	return &cri.ContainerStatus{
+		ID: id, Name: c.Name, SandboxID: p.sandboxID, State: cri.ContainerRunning, Hash: cri.ContainerHash(c),
+	}
+}
+
+// createAndStart pulls the image, creates the container and starts it. A new pod waits for its turn in between, so that
+// many of them do not slow each other down.
+func (p *pass) createAndStart(ctx context.Context, c *v1.Container, newest *cri.ContainerStatus, containerType string) (string, error) {
+	ref, err := p.opts.Images.EnsureImage(ctx, p.pod, c, p.sandbox)
+	if err != nil {
+		return "", p.imageFailed(ctx, c, containerType, err)
+	}
+	if err := p.turn.enter(ctx); err != nil {
+		return "", err
+	}
+	defer p.turn.leave()
+	id, err := p.create(ctx, c, newest, ref, containerType)
+	if err != nil {
+		return "", err
+	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return "", err
 	}
 	if err := p.startCreated(ctx, c, id); err != nil {
-		return p.failed(ctx, c, containerType, reasonRun, withoutID(err, id, c.Name))
+		return "", p.failed(ctx, c, containerType, reasonRun, withoutID(err, id, c.Name))
 	}
-	return nil
+	return id, nil
 }
 
 // adopt starts a record that was created and not started, because this process or the link died in between: it was made
@@ -78,5 +106,5 @@ func (p *pass) crashLoop(c *v1.Container, containerType string) error {
 	return p.waits(c, waiting{
 		reason:  reasonCrashLoop,
 		message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", delay, c.Name, pod),
-	}, &crashLoopError{until: until})
+	}, &retryError{until: until, why: "back-off"})
 }

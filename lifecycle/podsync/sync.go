@@ -14,6 +14,7 @@ import (
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/lifecycle/podref"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
 )
 
@@ -34,17 +35,29 @@ type pass struct {
 	// sandboxID and sandbox are the sandbox to start containers in, known from the step that makes or finds it on.
 	sandboxID string
 	sandbox   *runtimeapi.PodSandboxConfig
-	result    Result
+	// ips are the pod's addresses in that sandbox.
+	ips []string
+	// turn is the pod's part in the gate of starts; nil if it has been started before.
+	turn   *turn
+	result Result
 }
 
 // Sync does what brings the pod closer to its spec. status must be an observation made after the end of the last call.
 func (s *Syncer) Sync(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) Result {
-	p := &pass{Syncer: s, pod: pod, status: status, actions: ComputeActions(pod, status)}
-	if p.status == nil {
-		p.status = &cri.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
+	if status == nil {
+		status = &cri.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
+	}
+	s.hooks.keep(pod.UID, status)
+	p := &pass{Syncer: s, pod: pod, status: status, ips: status.IPs, actions: ComputeActions(Input{
+		Pod: pod, Status: status, Probes: s.opts.Probes,
+		AwaitsPostStart: func(cs *cri.ContainerStatus) bool { return s.AwaitsPostStart(pod, cs) },
+	})}
+	if len(status.Containers) == 0 {
+		p.turn = s.gate.newTurn()
+		defer p.turn.leave()
 	}
 	for _, step := range []func(context.Context) error{
-		p.prepare, p.kill, p.prune, p.ensureSandbox, p.startInit, p.startRegular,
+		p.prepare, p.kill, p.restartAll, p.prune, p.ensureSandbox, p.awaitHooks, p.startEphemeral, p.startInit, p.startRegular,
 	} {
 		if err := ctx.Err(); err != nil {
 			p.result.add(err)
@@ -84,13 +97,29 @@ func (p *pass) kill(ctx context.Context) error {
 	if p.actions.KillPod {
 		return p.killPod(ctx)
 	}
+	if len(p.actions.ToRemove) > 0 {
+		return p.killAtOnce(ctx)
+	}
 	for _, k := range p.actions.ToKill {
-		if err := p.opts.Killer.KillContainer(ctx, p.pod, k.Container, string(k.Reason), k.Message); err != nil {
+		if err := p.killOne(ctx, k); err != nil {
 			return err
 		}
-		p.result.Acted = true
 	}
 	return nil
+}
+
+func (p *pass) killOne(ctx context.Context, k ContainerKill) error {
+	if err := p.callKiller(ctx, k); err != nil {
+		return err
+	}
+	p.result.Acted = true
+	return nil
+}
+
+func (p *pass) callKiller(ctx context.Context, k ContainerKill) error {
+	return p.opts.Killer.KillContainer(ctx, termination.ContainerKill{
+		Pod: p.pod, Container: k.Container, Why: k.Reason, Message: k.Message, NoGrace: k.Reason == KillRestartAll,
+	})
 }
 
 func (p *pass) killPod(ctx context.Context) error {
@@ -104,12 +133,29 @@ func (p *pass) killPod(ctx context.Context) error {
 	return nil
 }
 
-// startInit starts init containers, one after the other until one fails.
-func (p *pass) startInit(ctx context.Context) error {
-	for _, i := range p.actions.InitToStart {
-		if err := p.start(ctx, &p.pod.Spec.InitContainers[i], typeInit); err != nil {
+// startEphemeral starts ephemeral containers. Nothing waits for one that cannot be started.
+func (p *pass) startEphemeral(ctx context.Context) error {
+	for _, i := range p.actions.EphemeralToStart {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
+		p.result.add(p.start(ctx, podrules.AsContainer(&p.pod.Spec.EphemeralContainers[i]), typeEphemeral))
+	}
+	return nil
+}
+
+// startInit starts init containers and sidecars, one after the other until a regular init container fails.
+func (p *pass) startInit(ctx context.Context) error {
+	for _, i := range p.actions.InitToStart {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c := &p.pod.Spec.InitContainers[i]
+		err := p.start(ctx, c, typeInit)
+		if err != nil && !podrules.IsSidecar(c) {
+			return err
+		}
+		p.result.add(err)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
 )
 
@@ -67,7 +68,7 @@ type Volumes interface {
 
 // Killer stops what runs. After an error it is called again in the next sync; what was done is not repeated.
 type Killer interface {
-	KillContainer(ctx context.Context, pod *v1.Pod, cs *cri.ContainerStatus, reason, message string) error
+	KillContainer(ctx context.Context, k termination.ContainerKill) error
 	KillPod(ctx context.Context, req termination.Request) error
 }
 
@@ -85,14 +86,25 @@ var (
 	_ Logs    = host.LogReader(nil)
 )
 
-// Options configure New. All fields but ClusterDNS, ClusterDomain, Logger and Registerer are required.
+// Options configure New. All fields are required but Probes, SandboxReady, ClockOffset, MaxParallelStarts, ClusterDNS,
+// ClusterDomain, Logger and Registerer.
 type Options struct {
 	Runtime  Runtime
 	Images   Images
 	Volumes  Volumes
 	Killer   Killer
 	Logs     Logs
+	Hooks    HookRunner
 	Identity cri.Identity
+	// Probes are asked about containers that have a probe. Without them every result is unknown.
+	Probes podrules.ProbeResults
+	// SandboxReady is called when a new sandbox of the pod is ready, before any image is pulled. It must not block.
+	SandboxReady func(pod *v1.Pod, sandbox *runtimeapi.PodSandboxStatus)
+	// ClockOffset returns how far the host's clock is ahead of ours, as last measured; without it the clocks are taken for
+	// equal.
+	ClockOffset func() time.Duration
+	// MaxParallelStarts is how many new pods may be started at once; zero is DefaultParallelStarts.
+	MaxParallelStarts int
 	// Facts returns the newest known facts of the machine, nil before the first.
 	Facts func() *host.Facts
 	// ClusterDNS and ClusterDomain are the kubelet's settings of these names.
@@ -111,12 +123,15 @@ type Syncer struct {
 	metrics *metrics
 	reasons *reasonCache
 	loops   *crashLoop
+	hooks   *hookMemory
+	gate    *gate
 }
 
 // New returns a Syncer.
 func New(o Options) *Syncer {
 	s := &Syncer{
 		opts: o, log: o.Logger, metrics: newMetrics(o.Registerer), reasons: newReasonCache(), loops: newCrashLoop(o.Clock),
+		hooks: newHookMemory(), gate: newGate(o.Clock, o.MaxParallelStarts),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -131,10 +146,11 @@ func (s *Syncer) WaitingReason(uid types.UID, container string) (reason, message
 	return w.reason, w.message, ok
 }
 
-// Forget drops what is remembered of a pod that is finished: reasons and back-offs.
+// Forget drops what is remembered of a pod that is finished: reasons, back-offs and hooks.
 func (s *Syncer) Forget(uid types.UID) {
 	s.reasons.forget(uid)
 	s.loops.forget(uid)
+	s.hooks.forget(uid)
 	s.opts.Images.Forget(uid)
 }
 
@@ -145,7 +161,8 @@ type Result struct {
 	// Err is why the pod is not yet as its spec asks for; the sync is to be repeated. It is the error of ctx if that
 	// ended, and Unavailable if the host did not answer.
 	Err error
-	// BackoffUntil is the earliest end of a crash-loop back-off among Err, zero if there is none.
+	// BackoffUntil is the earliest time at which there is more to do, if Err holds one that is known: the end of a crash-loop
+	// back-off, or now. Zero if there is none.
 	BackoffUntil time.Time
 }
 
@@ -155,8 +172,8 @@ func (r *Result) add(err error) {
 		return
 	}
 	r.Err = errors.Join(r.Err, err)
-	var loop *crashLoopError
-	if errors.As(err, &loop) && (r.BackoffUntil.IsZero() || loop.until.Before(r.BackoffUntil)) {
-		r.BackoffUntil = loop.until
+	var retry *retryError
+	if errors.As(err, &retry) && (r.BackoffUntil.IsZero() || retry.until.Before(r.BackoffUntil)) {
+		r.BackoffUntil = retry.until
 	}
 }

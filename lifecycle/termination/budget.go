@@ -32,6 +32,36 @@ func stopGrace(deadline, now time.Time) time.Duration {
 	return max(deadline.Sub(now), minStop)
 }
 
+// grace is the grace period of a single container that is killed.
+func (k ContainerKill) grace() time.Duration {
+	if k.NoGrace {
+		return 0
+	}
+	if own := k.probeGrace(); own != nil && k.Pod.DeletionGracePeriodSeconds == nil {
+		return time.Duration(*own) * time.Second
+	}
+	return podGrace(k.Pod)
+}
+
+// probeGrace is the grace period in seconds of the probe that failed, nil if none failed or it has none.
+func (k ContainerKill) probeGrace() *int64 {
+	c, _ := podrules.Find(k.Pod, k.Container.Name)
+	if c == nil {
+		return nil
+	}
+	var probe *v1.Probe
+	switch k.Why {
+	case KillLivenessFailed:
+		probe = c.LivenessProbe
+	case KillStartupFailed:
+		probe = c.StartupProbe
+	}
+	if probe == nil {
+		return nil
+	}
+	return probe.TerminationGracePeriodSeconds
+}
+
 // podGrace is the grace period of a container that is killed while its pod lives on, or whose killer named no deadline.
 func podGrace(pod *v1.Pod) time.Duration { return podrules.GracePeriod(pod, minStop) }
 

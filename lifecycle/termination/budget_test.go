@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tombolo-dev/tombolo/cri"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -77,5 +79,33 @@ func TestDeadlineOnlyMovesCloser(t *testing.T) {
 	}
 	if got, first := m.begin("u", "other", noon.Add(time.Minute)); !got.Equal(noon.Add(time.Minute)) || !first {
 		t.Error("another container must have a deadline of its own")
+	}
+}
+
+func TestGraceOfASingleContainer(t *testing.T) {
+	probe := &v1.Probe{TerminationGracePeriodSeconds: new(int64(40))}
+	for _, tt := range []struct {
+		desc     string
+		kill     ContainerKill
+		deletion *int64
+		want     time.Duration
+	}{
+		{desc: "the pod's", kill: ContainerKill{Why: "DefinitionChanged"}, want: 7 * time.Second},
+		{desc: "the liveness probe's", kill: ContainerKill{Why: KillLivenessFailed}, want: 40 * time.Second},
+		{desc: "the startup probe has none", kill: ContainerKill{Why: KillStartupFailed}, want: 7 * time.Second},
+		{desc: "deletion wins over the probe's", kill: ContainerKill{Why: KillLivenessFailed}, deletion: new(int64(3)), want: 3 * time.Second},
+		{desc: "none", kill: ContainerKill{Why: KillLivenessFailed, NoGrace: true}},
+	} {
+		t.Run(tt.desc, func(t *testing.T) {
+			pod := &v1.Pod{Spec: v1.PodSpec{
+				TerminationGracePeriodSeconds: new(int64(7)),
+				Containers:                    []v1.Container{{Name: "web", LivenessProbe: probe, StartupProbe: &v1.Probe{}}},
+			}}
+			pod.DeletionGracePeriodSeconds = tt.deletion
+			tt.kill.Pod, tt.kill.Container = pod, &cri.ContainerStatus{Name: "web"}
+			if got := tt.kill.grace(); got != tt.want {
+				t.Errorf("grace %s, want %s", got, tt.want)
+			}
+		})
 	}
 }

@@ -34,16 +34,39 @@ func newVictim(pod *v1.Pod, cs *cri.ContainerStatus, message string) victim {
 	}
 }
 
-// KillContainer stops one container of a pod that lives on, within the pod's own grace period. message is that of the
-// Killing event, reason is for the log. After an error it is called again and goes on within the same grace period.
-func (t *Terminator) KillContainer(ctx context.Context, pod *v1.Pod, cs *cri.ContainerStatus, reason, message string) error {
-	v := newVictim(pod, cs, message)
-	t.log.Info("killing a container", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "container", cs.Name,
-		"id", cs.ID, "reason", reason)
-	if err := t.kill(ctx, v, t.clock.Now().Add(podGrace(pod))); err != nil {
+// KillReason says why a container is killed while its pod lives on.
+type KillReason string
+
+// The reasons that have a grace period of their own: that of the probe that failed, if it has one.
+const (
+	KillLivenessFailed KillReason = "LivenessFailed"
+	KillStartupFailed  KillReason = "StartupFailed"
+)
+
+// ContainerKill is a container of a pod that lives on, to be killed.
+type ContainerKill struct {
+	Pod       *v1.Pod
+	Container *cri.ContainerStatus
+	Why       KillReason
+	// Message is that of the Killing event.
+	Message string
+	// NoGrace leaves out the hook and the grace period.
+	NoGrace bool
+}
+
+// KillContainer stops one container of a pod that lives on, within the pod's own grace period or that of the probe that
+// failed. After an error it is called again and goes on within the same grace period.
+func (t *Terminator) KillContainer(ctx context.Context, k ContainerKill) error {
+	v := newVictim(k.Pod, k.Container, k.Message)
+	if k.NoGrace {
+		v.preStop = nil
+	}
+	t.log.Info("killing a container", "pod", k.Pod.Namespace+"/"+k.Pod.Name, "uid", k.Pod.UID, "container", k.Container.Name,
+		"id", k.Container.ID, "reason", string(k.Why))
+	if err := t.kill(ctx, v, t.clock.Now().Add(k.grace())); err != nil {
 		return err
 	}
-	t.memory.forgetContainer(v.uid, cs.ID)
+	t.memory.forgetContainer(v.uid, k.Container.ID)
 	return nil
 }
 

@@ -485,7 +485,9 @@ func TestKillContainerUsesThePodsOwnGraceAcrossAttempts(t *testing.T) {
 		kill := func() error {
 			for _, cs := range b.observe().Running() {
 				if cs.ID == id {
-					return b.term.KillContainer(t.Context(), b.pod, cs, "DefinitionChanged", "Container main definition changed, will be restarted")
+					return b.term.KillContainer(t.Context(), ContainerKill{
+						Pod: b.pod, Container: cs, Why: "DefinitionChanged", Message: "Container main definition changed, will be restarted",
+					})
 				}
 			}
 			return nil
