@@ -43,6 +43,7 @@ type Source struct {
 	reflector *cache.Reflector
 	store     *store
 	events    chan lifecycle.PodEvent
+	clock     clock.Clock
 	logger    *slog.Logger
 }
 
@@ -74,6 +75,7 @@ func New(o Options) *Source {
 		}),
 		store:  s,
 		events: make(chan lifecycle.PodEvent),
+		clock:  o.Clock,
 		logger: logger,
 	}
 }
@@ -88,9 +90,10 @@ func (s *Source) Events() <-chan lifecycle.PodEvent { return s.events }
 
 // Run watches and delivers until ctx ends. It is called once.
 func (s *Source) Run(ctx context.Context) {
-	var reflecting sync.WaitGroup
-	defer reflecting.Wait()
-	reflecting.Go(func() { s.reflector.RunWithContext(ctx) })
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { s.reflector.RunWithContext(ctx) })
+	parts.Go(func() { s.confirm(ctx) })
 	s.deliver(ctx)
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -90,11 +91,12 @@ func (a *api) cut() {
 	a.watcher.Stop()
 }
 
-// start runs a source on the scripted API in the bubble of the test and stops it at the end.
-func start(t *testing.T, a *api) *Source {
+// start runs a source on the scripted API in the bubble of the test and stops it at the end. live is what the API shows of
+// single pods.
+func start(t *testing.T, a *api, live ...runtime.Object) *Source {
 	t.Helper()
 	s := newStore()
-	source := New(Options{Client: fake.NewClientset(), Node: "n", Clock: clock.RealClock{}})
+	source := New(Options{Client: fake.NewClientset(live...), Node: "n", Clock: clock.RealClock{}})
 	source.store = s
 	source.reflector = cache.NewReflectorWithOptions(struct {
 		*cache.ListWatch
@@ -165,6 +167,66 @@ func TestSourceFailedRelistRemovesNothing(t *testing.T) {
 		a.set(nil)
 		time.Sleep(time.Minute)
 		expect(t, "a list succeeded", s, "removed u1")
+	})
+}
+
+func TestSourceAsksForEachPodBeforeAListRemovesSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{}
+		a.set(nil, newPod("a", "u1", 2*time.Hour), newPod("b", "u2", time.Hour), newPod("c", "u3", 0))
+		s := start(t, a, newPod("a", "u1", 0), newPod("b", "u9", 0)) // b was made anew, c is gone
+		expect(t, "first list", s, "added u1", "added u2", "added u3", "synced")
+
+		a.set(nil) // wrong, but complete
+		a.cut()
+		time.Sleep(time.Minute)
+		got := map[string]bool{}
+		for _, e := range drain(s) {
+			got[e] = true
+		}
+		if d := cmp.Diff(map[string]bool{"removed u2": true, "removed u3": true}, got); d != "" {
+			t.Errorf("after an empty list (-want +got):\n%s", d)
+		}
+
+		a.set(nil, newPod("a", "u1", 2*time.Hour))
+		a.cut()
+		time.Sleep(time.Minute)
+		expect(t, "after a right list", s)
+		a.send(watch.Deleted, newPod("a", "u1", 2*time.Hour))
+		expect(t, "after a deletion", s, "removed u1")
+	})
+}
+
+func TestSourceKeepsDoubtfulPodsWhileTheAPIIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var answers atomic.Bool
+		client.PrependReactor("list", "pods", func(clientgotesting.Action) (bool, runtime.Object, error) {
+			if !answers.Load() {
+				return true, nil, apierrors.NewServiceUnavailable("etcd is away")
+			}
+			return false, nil, nil
+		})
+		s := New(Options{Client: client, Node: "n", Clock: clock.RealClock{}})
+		for _, list := range [][]any{{newPod("a", "u1", time.Hour), newPod("b", "u2", 0)}, {}} {
+			if err := s.store.Replace(list, "1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.confirm(ctx)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if pods, _ := s.store.read(); len(pods) != 2 {
+			t.Errorf("%d pods, want both while nobody can confirm their end", len(pods))
+		}
+		answers.Store(true)
+		time.Sleep(confirmPeriod)
+		synctest.Wait()
+		if pods, _ := s.store.read(); len(pods) != 0 {
+			t.Errorf("pods %v, want none", pods)
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -16,24 +17,42 @@ import (
 type store struct {
 	// changed holds one token while there is something the reader has not seen.
 	changed chan struct{}
+	// doubt holds one token while there may be something in doubtful.
+	doubt chan struct{}
 
-	mu     sync.Mutex
-	pods   snapshot
-	synced bool
+	mu   sync.Mutex
+	pods snapshot
+	// doubtful are pods that only a list says are gone, together with others. They count as there until that is confirmed.
+	doubtful snapshot
+	synced   bool
 }
 
 var _ cache.ReflectorStore = (*store)(nil)
 
 func newStore() *store {
-	return &store{changed: make(chan struct{}, 1), pods: snapshot{}}
+	return &store{
+		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1), pods: snapshot{}, doubtful: snapshot{},
+	}
 }
 
 // read returns the pods of this moment and whether a complete list was seen. The map is the caller's, the pods are not.
 func (s *store) read() (pods snapshot, synced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.pods), s.synced
+	pods = maps.Clone(s.doubtful)
+	maps.Copy(pods, s.pods)
+	return pods, s.synced
 }
+
+// doubts returns the pods whose absence is to be confirmed.
+func (s *store) doubts() snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.doubtful)
+}
+
+// confirm takes a doubtful pod for gone.
+func (s *store) confirm(uid types.UID) { s.change(func() { delete(s.doubtful, uid) }) }
 
 // Add takes a new pod.
 func (s *store) Add(obj any) error { return s.put(obj) }
@@ -46,7 +65,10 @@ func (s *store) put(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.change(func() { s.pods[pod.UID] = pod })
+	s.change(func() {
+		s.pods[pod.UID] = pod
+		delete(s.doubtful, pod.UID)
+	})
 	return nil
 }
 
@@ -59,11 +81,16 @@ func (s *store) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.change(func() { delete(s.pods, pod.UID) })
+	s.change(func() {
+		delete(s.pods, pod.UID)
+		delete(s.doubtful, pod.UID)
+	})
 	return nil
 }
 
-// Replace takes a complete list. Only this makes the source synced, and only this or Delete removes a pod.
+// Replace takes a complete list. Only this makes the source synced, and only this or Delete removes a pod. If more than one
+// pod is missing in it, each is asked for before it counts as gone: a list may be wrong, for instance that of an API server
+// whose storage is being restored.
 func (s *store) Replace(list []any, _ string) error {
 	pods := make(snapshot, len(list))
 	for _, obj := range list {
@@ -73,7 +100,22 @@ func (s *store) Replace(list []any, _ string) error {
 		}
 		pods[pod.UID] = pod
 	}
-	s.change(func() { s.pods, s.synced = pods, true })
+	s.change(func() {
+		missing := snapshot{}
+		for uid, pod := range s.pods {
+			if _, ok := pods[uid]; !ok {
+				missing[uid] = pod
+			}
+		}
+		for uid := range pods {
+			delete(s.doubtful, uid)
+		}
+		if len(missing) > 1 {
+			maps.Copy(s.doubtful, missing)
+			signal(s.doubt)
+		}
+		s.pods, s.synced = pods, true
+	})
 	return nil
 }
 
@@ -85,8 +127,12 @@ func (s *store) change(f func()) {
 	s.mu.Lock()
 	f()
 	s.mu.Unlock()
+	signal(s.changed)
+}
+
+func signal(c chan struct{}) {
 	select {
-	case s.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
