@@ -17,7 +17,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/tombolo
@@ -45,6 +45,21 @@ unit: ## Unit tests with the race detector (PKG=./cri/... ARGS='-run Stop')
 e2e: ## End-to-end tests on real parts; needs root (E2E=./test/e2e ARGS='-run Logs')
 	@$(PARTS) build unit testbed
 	$(WITH_PARTS) TOMBOLO_E2E=1 gotestsum --format testname -- -count=1 -p 1 -timeout 45m $(ARGS) $(E2E)
+
+.PHONY: conformance
+conformance: build ## Compare with the real kubelet by Kubernetes' own suite; needs root, an hour or more (ARGS='-slow')
+	@$(PARTS) build testbed conformance compare
+	$(WITH_PARTS) go run ./test/conformance $(ARGS)
+
+.PHONY: conformance-quick
+conformance-quick: build ## The tests of that suite in test/conformance/quick.txt, each of which must pass; needs root
+	@$(PARTS) build testbed conformance
+	$(WITH_PARTS) go run ./test/conformance -quick $(ARGS)
+
+.PHONY: bench
+bench: build ## Measure bare CRI, the real kubelet and Tombolo in turn; needs root and a quiet machine (ARGS='-rounds 1')
+	@$(PARTS) build testbed compare
+	$(WITH_PARTS) go run ./test/bench $(ARGS)
 
 .PHONY: lint
 lint: ## Static checks

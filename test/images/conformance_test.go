@@ -120,7 +120,14 @@ func registryOf(t *testing.T) *httptest.Server {
 	return server
 }
 
-func ask(t *testing.T, method, url string) (*http.Response, string) {
+// answer is what is left of a response whose body has been read.
+type answer struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+}
+
+func ask(t *testing.T, method, url string) (answer, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
@@ -135,7 +142,7 @@ func ask(t *testing.T, method, url string) (*http.Response, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response, string(body)
+	return answer{StatusCode: response.StatusCode, Status: response.Status, Header: response.Header}, string(body)
 }
 
 func TestRegistryServesWhatAPullAsksFor(t *testing.T) {
