@@ -107,6 +107,15 @@ func summary(pod *v1.Pod, a Actions) string {
 	if a.CreateSandbox {
 		out = append(out, fmt.Sprintf("sandbox %d", a.Attempt))
 	}
+	for _, record := range a.ToRemove {
+		out = append(out, "remove "+record.ID)
+	}
+	for _, record := range a.ToHook {
+		out = append(out, "hook "+record.ID)
+	}
+	for _, i := range a.EphemeralToStart {
+		out = append(out, "ephemeral "+pod.Spec.EphemeralContainers[i].Name)
+	}
 	for _, i := range a.InitToStart {
 		out = append(out, "init "+pod.Spec.InitContainers[i].Name)
 	}
@@ -117,7 +126,6 @@ func summary(pod *v1.Pod, a Actions) string {
 }
 
 func TestComputeActions(t *testing.T) {
-	const always, onFailure, never = v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever
 	for _, tc := range []struct {
 		name       string
 		policy     v1.RestartPolicy

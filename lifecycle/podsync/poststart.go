@@ -116,7 +116,12 @@ func (p *pass) awaitHooks(ctx context.Context) error {
 			return err
 		}
 		c, kind := podrules.Find(p.pod, record.Name)
-		p.result.add(p.postStart(ctx, c, record, typeOf(kind)))
+		err := p.postStart(ctx, c, record, typeOf(kind))
+		if err == nil {
+			// The runtime shows nothing new, so nothing but this makes the pod's status show it.
+			err = &retryError{until: p.opts.Clock.Now(), why: fmt.Sprintf("the postStart hook of container %q ended", c.Name)}
+		}
+		p.result.add(err)
 	}
 	return nil
 }

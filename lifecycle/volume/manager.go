@@ -33,27 +33,35 @@ type Options struct {
 type Manager struct {
 	dirs Dirs
 
-	mu sync.Mutex
-	// ready holds the host paths of the volumes of each pod that is fully prepared.
-	ready map[types.UID]map[string]string
+	mu    sync.Mutex
+	ready map[types.UID]prepared
+}
+
+// prepared is a pod that is fully prepared.
+type prepared struct {
+	// paths are the host paths of its volumes. The map is not changed any more.
+	paths map[string]string
+	// containers is the number of its containers then: ephemeral ones may be added to a pod that runs.
+	containers int
 }
 
 // New returns a Manager.
 func New(o Options) *Manager {
-	return &Manager{dirs: o.Dirs, ready: map[types.UID]map[string]string{}}
+	return &Manager{dirs: o.Dirs, ready: map[types.UID]prepared{}}
 }
 
 // Prepare makes the pod's directories and every volume that one of its containers mounts. Once it succeeded it does
-// nothing for this pod until Cleanup, so it may be called at every sync; after a failure the next call tries again.
+// nothing for this pod until Cleanup or another ephemeral container, so it may be called at every sync; after a failure the next call tries again.
 //
 // An *UnmountedError is about the volumes and to be told by the event FailedMount. Every other error says that the host
 // could not be asked or could not make the directories.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
-	if m.paths(pod.UID) != nil {
+	names := containerNames(&pod.Spec)
+	if m.preparedFor(pod.UID) == len(names) {
 		return nil
 	}
 	identity := host.Pod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
-	if err := m.dirs.EnsurePod(ctx, identity, containerNames(&pod.Spec)); err != nil {
+	if err := m.dirs.EnsurePod(ctx, identity, names); err != nil {
 		return fmt.Errorf("making the directories of pod \"%s/%s\": %w", pod.Namespace, pod.Name, err)
 	}
 	paths, err := m.setUp(ctx, pod)
@@ -62,7 +70,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ready[pod.UID] = paths
+	m.ready[pod.UID] = prepared{paths: paths, containers: len(names)}
 	return nil
 }
 
@@ -122,20 +130,30 @@ func (m *Manager) Cleanup(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// paths returns the volume paths of a prepared pod, nil if it is not prepared. The map is not changed any more.
+// preparedFor returns how many containers the pod is prepared for, 0 if it is not prepared.
+func (m *Manager) preparedFor(uid types.UID) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ready[uid].containers
+}
+
+// paths returns the volume paths of a prepared pod, nil if it is not prepared.
 func (m *Manager) paths(uid types.UID) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ready[uid]
+	return m.ready[uid].paths
 }
 
 func containerNames(spec *v1.PodSpec) []string {
-	names := make([]string, 0, len(spec.InitContainers)+len(spec.Containers))
+	names := make([]string, 0, len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
 	for i := range spec.InitContainers {
 		names = append(names, spec.InitContainers[i].Name)
 	}
 	for i := range spec.Containers {
 		names = append(names, spec.Containers[i].Name)
+	}
+	for i := range spec.EphemeralContainers {
+		names = append(names, spec.EphemeralContainers[i].Name)
 	}
 	return names
 }
@@ -143,12 +161,19 @@ func containerNames(spec *v1.PodSpec) []string {
 // mountedVolumes names the volumes that a container uses; others are never made, as in the kubelet.
 func mountedVolumes(spec *v1.PodSpec) map[string]bool {
 	used := map[string]bool{}
-	for _, containers := range [][]v1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			for _, mount := range containers[i].VolumeMounts {
-				used[mount.Name] = true
-			}
+	use := func(mounts []v1.VolumeMount) {
+		for i := range mounts {
+			used[mounts[i].Name] = true
 		}
+	}
+	for i := range spec.InitContainers {
+		use(spec.InitContainers[i].VolumeMounts)
+	}
+	for i := range spec.Containers {
+		use(spec.Containers[i].VolumeMounts)
+	}
+	for i := range spec.EphemeralContainers {
+		use(spec.EphemeralContainers[i].VolumeMounts)
 	}
 	return used
 }

@@ -105,6 +105,34 @@ func TestPrepareMakesWhatContainersMountAndThenNothing(t *testing.T) {
 	}
 }
 
+func TestPrepareFollowsAnEphemeralContainerThatIsAdded(t *testing.T) {
+	dirs := &fakeDirs{}
+	m := New(Options{Dirs: dirs})
+	pod := testPod()
+	if err := m.Prepare(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	dirs.calls = nil
+	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
+		Name: "debug", VolumeMounts: []v1.VolumeMount{{Name: "unused", MountPath: "/u"}},
+	}}}
+	for range 2 {
+		if err := m.Prepare(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		`pod u/ns/p [init web debug]`,
+		`volume cache /root/pods/u/cache type=""`,
+		`volume etc /etc/app type=""`,
+		`volume sock /run/x.sock type="Socket"`,
+		`volume unused /root/pods/u/unused type=""`,
+	}
+	if diff := cmp.Diff(want, dirs.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
 func TestPrepareTellsOfEveryBrokenVolumeAndTriesAgain(t *testing.T) {
 	dirs := &fakeDirs{fail: map[string]error{
 		`volume etc /etc/app type=""`:           errors.New("hostPath type check failed: /etc/app is not a directory"),
