@@ -5,13 +5,21 @@ package cri
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// ErrCommandTimedOut says that the runtime answered: it killed the command because its time was up.
+var ErrCommandTimedOut = errors.New("command timed out")
+
 // ExecSync runs a command in a container and returns its output and exit code. The runtime kills it after timeout,
-// rounded up to whole seconds; with zero it may run for ever and only ctx ends the call.
+// rounded up to whole seconds, and the error is ErrCommandTimedOut then, which OutcomeUnknown is false for; with zero it may
+// run for ever and only ctx ends the call.
 func (c *Client) ExecSync(
 	ctx context.Context, id string, cmd []string, timeout time.Duration,
 ) (*runtimeapi.ExecSyncResponse, error) {
@@ -21,7 +29,17 @@ func (c *Client) ExecSync(
 		deadline = timeout + c.timeout
 	}
 	req := &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: cmd, Timeout: wholeSeconds(timeout)}
-	return call(ctx, c, "exec_sync", deadline, c.runtime.ExecSync, req)
+	resp, err := call(ctx, c, "exec_sync", deadline, c.runtime.ExecSync, req)
+	if errdefs.IsDeadlineExceeded(err) && ctx.Err() == nil && toldTimeout(err, req.GetTimeout()) {
+		return nil, fmt.Errorf("%w after %ds", ErrCommandTimedOut, req.GetTimeout())
+	}
+	return resp, err
+}
+
+// toldTimeout says whether the error is containerd's answer that a command had its time. A call that was not answered in
+// time has the same class and only other words.
+func toldTimeout(err error, timeout int64) bool {
+	return timeout > 0 && strings.Contains(err.Error(), fmt.Sprintf("timeout %s exceeded", time.Duration(timeout)*time.Second))
 }
 
 // Exec prepares a streaming exec and returns its URL on the runtime's streaming server. The URL is good for one use
