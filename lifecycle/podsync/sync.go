@@ -51,6 +51,7 @@ func (s *Syncer) Sync(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) R
 	p := &pass{Syncer: s, pod: pod, status: status, ips: status.IPs, actions: ComputeActions(Input{
 		Pod: pod, Status: status, Probes: s.opts.Probes,
 		AwaitsPostStart: func(cs *cri.ContainerStatus) bool { return s.AwaitsPostStart(pod, cs) },
+		StartedBefore:   func(container string) bool { return s.loops.everStarted(pod.UID, container) },
 	})}
 	if len(status.Containers) == 0 {
 		p.turn = s.gate.newTurn()
@@ -118,7 +119,7 @@ func (p *pass) killOne(ctx context.Context, k ContainerKill) error {
 
 func (p *pass) callKiller(ctx context.Context, k ContainerKill) error {
 	return p.opts.Killer.KillContainer(ctx, termination.ContainerKill{
-		Pod: p.pod, Container: k.Container, Why: k.Reason, Message: k.Message, NoGrace: k.Reason == KillRestartAll,
+		Pod: p.pod, Container: k.Container, PodIP: p.podIP(), Why: k.Reason, Message: k.Message, NoGrace: k.Reason == KillRestartAll,
 	})
 }
 

@@ -70,7 +70,7 @@ func (b *bench) killPod(ctx context.Context, deadline time.Time) error {
 
 // observe returns the truth about the pod as an observation.
 func (b *bench) observe() *cri.PodStatus {
-	status := &cri.PodStatus{UID: podUID, Name: podName, Namespace: "default", ObservedAt: time.Now()}
+	status := &cri.PodStatus{UID: podUID, Name: podName, Namespace: "default", IPs: []string{"10.0.0.7"}, ObservedAt: time.Now()}
 	for _, s := range b.rt.Sandboxes(podUID) {
 		status.Sandboxes = append(status.Sandboxes, cri.SandboxStatus{ID: s.ID, Attempt: s.Attempt, Ready: s.Ready})
 	}
@@ -145,6 +145,7 @@ type hookPlan struct {
 	err         error // instead of a run
 	interrupted bool
 	silent      bool // the host never answers
+	fallback    bool // of an httpGet hook to plain HTTP
 }
 
 type hookRun struct {
@@ -191,7 +192,7 @@ func (h *fakeHooks) RunHook(ctx context.Context, req host.HookRequest) (*host.Ho
 			if timedOut {
 				return &host.HookResult{ExitCode: 137, TimedOut: true}, nil
 			}
-			return &host.HookResult{ExitCode: run.code}, nil
+			return &host.HookResult{ExitCode: run.code, HTTPFallback: plan.fallback}, nil
 		}
 		if plan.silent {
 			end = time.Now().Add(time.Hour)

@@ -20,16 +20,20 @@ import (
 // victim is one container to stop.
 type victim struct {
 	uid       types.UID
+	pod       *v1.Pod
+	podIP     string
 	container *cri.ContainerStatus
 	// object is what events are recorded on; message is that of the Killing event.
 	object  *v1.ObjectReference
 	message string
 	preStop *v1.LifecycleHandler
+	// after are those whose end comes before this container's stop signal.
+	after []*ending
 }
 
-func newVictim(pod *v1.Pod, cs *cri.ContainerStatus, message string) victim {
+func newVictim(pod *v1.Pod, cs *cri.ContainerStatus, message, podIP string) victim {
 	return victim{
-		uid: pod.UID, container: cs, object: podref.Container(pod, cs.Name), message: message,
+		uid: pod.UID, pod: pod, podIP: podIP, container: cs, object: podref.Container(pod, cs.Name), message: message,
 		preStop: preStopOf(pod, cs.Name),
 	}
 }
@@ -47,7 +51,9 @@ const (
 type ContainerKill struct {
 	Pod       *v1.Pod
 	Container *cri.ContainerStatus
-	Why       KillReason
+	// PodIP is where an httpGet hook goes that names no host.
+	PodIP string
+	Why   KillReason
 	// Message is that of the Killing event.
 	Message string
 	// NoGrace leaves out the hook and the grace period.
@@ -57,7 +63,7 @@ type ContainerKill struct {
 // KillContainer stops one container of a pod that lives on, within the pod's own grace period or that of the probe that
 // failed. After an error it is called again and goes on within the same grace period.
 func (t *Terminator) KillContainer(ctx context.Context, k ContainerKill) error {
-	v := newVictim(k.Pod, k.Container, k.Message)
+	v := newVictim(k.Pod, k.Container, k.Message, k.PodIP)
 	if k.NoGrace {
 		v.preStop = nil
 	}
@@ -78,6 +84,9 @@ func (t *Terminator) kill(ctx context.Context, v victim, deadline time.Time) err
 		t.recorder.Event(v.object, v1.EventTypeNormal, "Killing", v.message)
 	}
 	if err := t.runPreStop(ctx, v, deadline); err != nil {
+		return err
+	}
+	if err := t.awaitTurn(ctx, v, deadline); err != nil {
 		return err
 	}
 	return t.stop(ctx, v, deadline)

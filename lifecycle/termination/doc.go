@@ -9,6 +9,11 @@
 //	Killing event ─► preStop hook ─► stop signal … kill ─┼─► StopSandbox, one after the other
 //	                (all containers at once)             ─┘
 //
+// All hooks begin at once. A sidecar's stop signal waits for the end of the regular containers and of the sidecars behind
+// it in the spec, at most until the deadline. The order is taken from the observation of each call, so that it also holds
+// after an error or in a new process; of an orphan nobody knows which containers were sidecars, so that all get their
+// signal at once.
+//
 // Every step may be done again: after an error or a cancellation the caller calls again with a fresh observation, and
 // what was done is not repeated. The hook belongs to the host (host.HookRunner runs it once per container and lets a
 // second call join it), the signal and the kill are idempotent in the runtime.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // outcome is how a hook ended, as counted in the metric.
@@ -26,6 +27,7 @@ const (
 	hookInterrupted outcome = "interrupted" // an earlier run was cut short on the host; it is not begun again
 	hookGone        outcome = "container_gone"
 	hookUnsupported outcome = "unsupported"
+	hookCutShort    outcome = "cut_short" // a pause that was longer than the budget
 )
 
 // failed says whether the user must be told.
@@ -33,14 +35,31 @@ func (o outcome) failed() bool { return o == hookFailed || o == hookTimedOut || 
 
 // preStopOf returns the container's preStop hook, nil if there is none.
 func preStopOf(pod *v1.Pod, container string) *v1.LifecycleHandler {
-	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			if containers[i].Name == container && containers[i].Lifecycle != nil {
-				return containers[i].Lifecycle.PreStop
-			}
-		}
+	if c, _ := podrules.Find(pod, container); c != nil && c.Lifecycle != nil {
+		return c.Lifecycle.PreStop
 	}
 	return nil
+}
+
+// hookRequest returns what the host shall do, without a timeout. An error says why the hook cannot be run at all.
+func (v victim) hookRequest() (host.HookRequest, error) {
+	req := host.HookRequest{PodUID: v.uid, ContainerID: v.container.ID, Kind: host.HookPreStop}
+	switch {
+	case v.preStop.Exec != nil:
+		req.Command = v.preStop.Exec.Command
+	case v.preStop.HTTPGet != nil:
+		c, _ := podrules.Find(v.pod, v.container.Name)
+		request, err := podrules.HookHTTPRequest(v.pod, c, v.preStop.HTTPGet, v.podIP)
+		if err != nil {
+			return req, err
+		}
+		req.HTTPGet = request
+	case v.preStop.Sleep != nil:
+		req.Sleep = new(time.Duration(v.preStop.Sleep.Seconds) * time.Second)
+	default:
+		return req, errors.New("lifecycle.preStop names no handler that can be run: use exec, httpGet or sleep")
+	}
+	return req, nil
 }
 
 // runPreStop runs the container's preStop hook, or joins it if it runs, and returns nil when the container may be
@@ -64,6 +83,9 @@ func (t *Terminator) runPreStop(ctx context.Context, v victim, deadline time.Tim
 	}
 	t.memory.setHookDone(v.uid, id)
 	t.metrics.hooks.WithLabelValues(string(result.outcome)).Inc()
+	if result.outcome == hookCutShort {
+		t.metrics.cutShort.Inc()
+	}
 	if result.outcome.failed() {
 		t.warnHook(v, result)
 	}
@@ -90,18 +112,21 @@ type hookResult struct {
 var errNoAnswer = errors.New("the host did not say in time how the hook ended")
 
 func (t *Terminator) runHook(ctx context.Context, v victim, deadline time.Time) (hookResult, error) {
-	if v.preStop.Exec == nil {
-		return hookResult{hookUnsupported, errors.New("only exec hooks can be run")}, nil
+	req, err := v.hookRequest()
+	if err != nil {
+		return hookResult{hookUnsupported, err}, nil
 	}
-	timeout := hookTime(deadline, t.clock.Now())
-	answerCtx, cancel := context.WithTimeout(ctx, timeout+hookAnswer)
+	req.Timeout = hookTime(deadline, t.clock.Now())
+	answerCtx, cancel := context.WithTimeout(ctx, req.Timeout+hookAnswer)
 	defer cancel()
-	got, err := t.hooks.RunHook(answerCtx, host.HookRequest{
-		PodUID: v.uid, ContainerID: v.container.ID, Kind: host.HookPreStop, Command: v.preStop.Exec.Command, Timeout: timeout,
-	})
+	got, err := t.hooks.RunHook(answerCtx, req)
 	switch {
 	case err == nil:
-		return classify(got), nil
+		if got.HTTPFallback {
+			t.recorder.Event(v.object, v1.EventTypeWarning, "LifecycleHTTPFallback", fmt.Sprintf(
+				"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.HTTPGet.Host))
+		}
+		return classify(req, got), nil
 	case ctx.Err() != nil:
 		return hookResult{}, fmt.Errorf("running the preStop hook of container %q: %w", v.container.Name, ctx.Err())
 	case answerCtx.Err() != nil || errdefs.IsDeadlineExceeded(err):
@@ -117,10 +142,12 @@ func (t *Terminator) runHook(ctx context.Context, v victim, deadline time.Time) 
 	}
 }
 
-func classify(r *host.HookResult) hookResult {
+func classify(req host.HookRequest, r *host.HookResult) hookResult {
 	switch {
 	case r.Interrupted:
 		return hookResult{outcome: hookInterrupted}
+	case r.TimedOut && req.Sleep != nil: // it is there to pass time, and all there was has passed
+		return hookResult{outcome: hookCutShort}
 	case r.TimedOut:
 		return hookResult{hookTimedOut, errors.New("the hook was killed when its time was up")}
 	case r.ExitCode != 0:

@@ -28,7 +28,7 @@ type Request struct {
 	Deadline time.Time
 }
 
-// KillPod stops every container of the pod at once, and then its sandboxes. It returns nil when nothing of the pod runs.
+// KillPod stops every container of the pod, sidecars after what they serve, and then its sandboxes. It returns nil when nothing of the pod runs.
 // On any error the caller observes anew and calls again; what was done is not repeated. When ctx is cancelled, as a pod
 // worker does when the deadline moved closer, it returns early and the next call goes on with the new deadline.
 func (t *Terminator) KillPod(ctx context.Context, req Request) error {
@@ -58,16 +58,34 @@ func (t *Terminator) KillPod(ctx context.Context, req Request) error {
 
 // stopContainers stops all containers of the pod in parallel and joins their errors.
 func (t *Terminator) stopContainers(ctx context.Context, req Request) error {
-	victims := aliveContainers(req.Status)
-	errs := make([]error, len(victims))
+	alive := aliveContainers(req.Status)
+	endings := make([]*ending, len(alive))
+	for i, cs := range alive {
+		endings[i] = newEnding(cs.Name)
+	}
+	before := predecessors(req.Pod, alive)
 	var wg sync.WaitGroup
-	for i, cs := range victims {
-		wg.Go(func() {
-			errs[i] = t.kill(ctx, newVictim(req.Pod, cs, "Stopping container "+cs.Name), req.Deadline)
-		})
+	for i, cs := range alive {
+		v := newVictim(req.Pod, cs, "Stopping container "+cs.Name, firstIP(req.Status))
+		for _, j := range before[i] {
+			v.after = append(v.after, endings[j])
+		}
+		wg.Go(func() { endings[i].set(t.kill(ctx, v, req.Deadline)) })
 	}
 	wg.Wait()
+	errs := make([]error, len(endings))
+	for i, e := range endings {
+		errs[i] = e.err
+	}
 	return errors.Join(errs...)
+}
+
+// firstIP is the pod's primary address, "" if none is known.
+func firstIP(status *cri.PodStatus) string {
+	if len(status.IPs) == 0 {
+		return ""
+	}
+	return status.IPs[0]
 }
 
 // aliveContainers are the containers that run, or may run for all the runtime can tell.

@@ -311,7 +311,7 @@ func TestHookIsCountedOnceHoweverOftenItsContainerIsStopped(t *testing.T) {
 # TYPE tombolo_prestop_hooks_total counter
 tombolo_prestop_hooks_total{outcome="failed"} 1
 `
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "tombolo_prestop_hooks_total"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -522,8 +522,9 @@ func TestOrphanIsStoppedFromItsAnnotations(t *testing.T) {
 	}{
 		{"exec", handler(`{"exec":{"command":["bye"]}}`), true, false},
 		{"none", nil, false, false},
-		{"httpGet", handler(`{"httpGet":{"port":80}}`), false, true},
-		{"sleep", handler(`{"sleep":{"seconds":1}}`), false, true},
+		{"httpGet", handler(`{"httpGet":{"port":80}}`), true, false},
+		{"sleep", handler(`{"sleep":{"seconds":1}}`), true, false},
+		{"tcpSocket", handler(`{"tcpSocket":{"port":80}}`), false, true},
 		{"garbage", handler(`{"exec":`), false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

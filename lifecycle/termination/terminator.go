@@ -35,7 +35,7 @@ type Options struct {
 	Runtime Runtime
 	Hooks   host.HookRunner
 	// Clock is the clock that deadlines are measured by.
-	Clock    clock.PassiveClock
+	Clock    clock.Clock
 	Recorder record.EventRecorder
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -47,7 +47,7 @@ type Options struct {
 type Terminator struct {
 	runtime  Runtime
 	hooks    host.HookRunner
-	clock    clock.PassiveClock
+	clock    clock.Clock
 	recorder record.EventRecorder
 	log      *slog.Logger
 	metrics  *metrics
