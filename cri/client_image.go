@@ -8,13 +8,17 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // PullImage pulls an image and returns its reference, to be used when containers are created from it. It has no
-// deadline of its own: the runtime gives up when there is no progress. Cancelling ctx stops the pull.
+// deadline of its own: the runtime gives up when there is no progress, and then the error is Aborted. Cancelling ctx
+// stops the pull.
 func (c *Client) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (string, error) {
-	resp, err := call(ctx, c, "pull_image", noDeadline, c.images.PullImage, req)
+	resp, err := call(ctx, c, "pull_image", noDeadline, c.pullImage, req)
 	if err != nil {
 		return "", err
 	}
@@ -22,6 +26,18 @@ func (c *Client) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest
 		return "", fmt.Errorf("%w: the runtime answered with no reference for image %q", errdefs.ErrInternal, req.GetImage().GetImage())
 	}
 	return resp.GetImageRef(), nil
+}
+
+// pullImage tells a pull that the runtime called off by itself, as containerd does when no more of it arrives, from one that
+// ended with the connection. gRPC gives both the same code.
+func (c *Client) pullImage(
+	ctx context.Context, req *runtimeapi.PullImageRequest, opts ...grpc.CallOption,
+) (*runtimeapi.PullImageResponse, error) {
+	resp, err := c.images.PullImage(ctx, req, opts...)
+	if s := status.Convert(err); s.Code() == codes.Canceled && ctx.Err() == nil && !fromTransport(s.Message()) {
+		return nil, status.Error(codes.Aborted, s.Message())
+	}
+	return resp, err
 }
 
 // ImageStatus returns the image of that name or reference, nil (and no error) if it is not present.

@@ -135,6 +135,27 @@ func TestErrorClasses(t *testing.T) {
 	}
 }
 
+func TestPullThatTheRuntimeCallsOffIsItsAnswer(t *testing.T) {
+	for text, is := range map[string]func(error) bool{
+		`failed to pull and unpack image "a:1": failed to copy: context canceled`: errdefs.IsAborted,
+		"context canceled":                                        errdefs.IsAborted,
+		"grpc: the client connection is closing":                  errdefs.IsUnavailable,
+		"stream terminated by RST_STREAM with error code: CANCEL": errdefs.IsUnavailable,
+		"the provided transport is no longer valid to use":        errdefs.IsUnavailable,
+	} {
+		c := cri.NewClient(&scripted{answer: fails(status.Error(codes.Canceled, text))}, cri.ClientOptions{})
+		_, err := c.PullImage(t.Context(), &runtimeapi.PullImageRequest{})
+		if !is(err) || errdefs.IsCanceled(err) {
+			t.Errorf("%s: got %v", text, err)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.PullImage(cancelled, &runtimeapi.PullImageRequest{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s after our own cancellation: got %v", text, err)
+		}
+	}
+}
+
 func TestErrorTextIsTheRuntimesOwn(t *testing.T) {
 	const text = "SignatureValidationFailed: image rejected"
 	c := cri.NewClient(&scripted{answer: fails(status.Error(codes.Unknown, text))}, cri.ClientOptions{})

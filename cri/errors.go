@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -32,6 +33,16 @@ func native(ctx context.Context, err error, timeout time.Duration) error {
 	default:
 		return fmt.Errorf("%w: the connection to the runtime was closed during the call", errdefs.ErrUnavailable)
 	}
+}
+
+// fromTransport says whether the message of a cancelled call is gRPC's own and no answer of the other side.
+func fromTransport(message string) bool {
+	for _, own := range []string{"grpc: ", "stream terminated by RST_STREAM", "the provided transport"} {
+		if strings.HasPrefix(message, own) {
+			return true
+		}
+	}
+	return false
 }
 
 // OutcomeUnknown says of an error of a Client's call that no answer of the runtime stands behind it: the link broke or

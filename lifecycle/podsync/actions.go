@@ -76,6 +76,9 @@ type Input struct {
 	// AwaitsPostStart says of a running container whose definition has a postStart hook whether that is not known to have
 	// ended well. Without it no hook is awaited.
 	AwaitsPostStart func(cs *cri.ContainerStatus) bool
+	// StartedBefore says whether this process has started the named container. What it does not know of, the pod's status in
+	// the API may tell. It may be nil.
+	StartedBefore func(container string) bool
 }
 
 // ComputeActions compares a pod with an observation of it. It keeps neither, but the result refers to records of the

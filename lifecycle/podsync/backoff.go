@@ -25,11 +25,13 @@ const (
 )
 
 // crashLoop delays the restarts of containers. It measures by our clock alone. The host's clock, which the runtime's
-// times come from, may be an hour off: only the difference of two of its times is used, namely how long a
+// times come from, may be an hour off: where it can, it uses only the difference of two of its times, namely how long a
 // container ran.
 type crashLoop struct {
 	clock clock.Clock
-	delay *flowcontrol.Backoff
+	// offset is how far the host's clock is ahead of ours.
+	offset func() time.Duration
+	delay  *flowcontrol.Backoff
 
 	mu   sync.Mutex
 	pods map[types.UID]*podLoop
@@ -50,10 +52,13 @@ type lastRun struct {
 	endedAt   time.Time
 }
 
-func newCrashLoop(c clock.Clock) *crashLoop {
+func newCrashLoop(c clock.Clock, offset func() time.Duration) *crashLoop {
 	delay := flowcontrol.NewBackOff(initialBackoff, maxBackoff)
 	delay.Clock = c
-	return &crashLoop{clock: c, delay: delay, pods: map[types.UID]*podLoop{}}
+	if offset == nil {
+		offset = func() time.Duration { return 0 }
+	}
+	return &crashLoop{clock: c, offset: offset, delay: delay, pods: map[types.UID]*podLoop{}}
 }
 
 // admit says whether the container may be started again after the end of its newest ended record (nil if there is none,
@@ -66,7 +71,7 @@ func (l *crashLoop) admit(pod *v1.Pod, c *v1.Container, ended *cri.ContainerStat
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.pod(pod.UID)
-	at := p.run(c.Name).endOf(ended, l.clock.Now())
+	at := p.run(c.Name).endOf(ended, l.clock.Now(), l.offset())
 	if l.delay.IsInBackOffSince(key, at) {
 		delay = l.delay.Get(key)
 		return at.Add(delay), delay, false
@@ -82,6 +87,14 @@ func (l *crashLoop) started(uid types.UID, name, id string) {
 	defer l.mu.Unlock()
 	run := l.pod(uid).run(name)
 	run.startedID, run.startedAt = id, l.clock.Now()
+}
+
+// everStarted says whether the named container was started by us.
+func (l *crashLoop) everStarted(uid types.UID, name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pods[uid]
+	return p != nil && p.runs[name] != nil && p.runs[name].startedID != ""
 }
 
 // forget drops all of a pod.
@@ -112,7 +125,7 @@ func (p *podLoop) run(name string) *lastRun {
 }
 
 // endOf returns when the record's container ended. It gives the same answer every time for one record.
-func (r *lastRun) endOf(record *cri.ContainerStatus, now time.Time) time.Time {
+func (r *lastRun) endOf(record *cri.ContainerStatus, now time.Time, offset time.Duration) time.Time {
 	if r.endedID == record.ID {
 		return r.endedAt
 	}
@@ -120,14 +133,15 @@ func (r *lastRun) endOf(record *cri.ContainerStatus, now time.Time) time.Time {
 	if r.startedID == record.ID {
 		started = r.startedAt
 	}
-	r.endedID, r.endedAt = record.ID, endedAt(record, started, now)
+	r.endedID, r.endedAt = record.ID, endedAt(record, started, now, offset)
 	return r.endedAt
 }
 
 // endedAt translates the end of a container to our clock. started is when we started it, zero if another process did:
-// then there is nothing better than the host's own time. An end in the future is now.
-func endedAt(record *cri.ContainerStatus, started, now time.Time) time.Time {
-	end := record.FinishedAt
+// then there is nothing better than the host's own time and how far it was last seen ahead of ours. An end in the
+// future is now.
+func endedAt(record *cri.ContainerStatus, started, now time.Time, offset time.Duration) time.Time {
+	end := record.FinishedAt.Add(-offset)
 	if !started.IsZero() {
 		end = started
 		// One that could not be started ended when it began.

@@ -27,17 +27,19 @@ func TestEndedAtIsMeasuredByOurClock(t *testing.T) {
 		record  *cri.ContainerStatus
 		started time.Time
 		now     time.Time
+		offset  time.Duration
 		want    time.Time
 	}{
-		{"started by us", ended("a", host, host.Add(7*time.Second)), noon, noon.Add(9 * time.Second), noon.Add(7 * time.Second)},
-		{"could not be started", ended("a", time.Time{}, host), noon, noon.Add(9 * time.Second), noon},
-		{"clock was set back during the run", ended("a", host, host.Add(-time.Minute)), noon, noon.Add(9 * time.Second), noon},
-		{"clock was set forward during the run", ended("a", host, host.Add(time.Hour)), noon, noon.Add(9 * time.Second), noon.Add(9 * time.Second)},
-		{"started by another process", ended("a", host, host.Add(7*time.Second)), time.Time{}, noon, host.Add(7 * time.Second)},
-		{"started by another process, host ahead", ended("a", noon, noon.Add(time.Hour)), time.Time{}, noon, noon},
+		{"started by us", ended("a", host, host.Add(7*time.Second)), noon, noon.Add(9 * time.Second), 0, noon.Add(7 * time.Second)},
+		{"could not be started", ended("a", time.Time{}, host), noon, noon.Add(9 * time.Second), 0, noon},
+		{"clock was set back during the run", ended("a", host, host.Add(-time.Minute)), noon, noon.Add(9 * time.Second), 0, noon},
+		{"clock was set forward during the run", ended("a", host, host.Add(time.Hour)), noon, noon.Add(9 * time.Second), 0, noon.Add(9 * time.Second)},
+		{"started by another process", ended("a", host, host.Add(7*time.Second)), time.Time{}, noon, 0, host.Add(7 * time.Second)},
+		{"started by another process, host behind as measured", ended("a", host.Add(-time.Minute), host.Add(-7*time.Second)), time.Time{}, noon, -time.Hour, noon.Add(-7 * time.Second)},
+		{"started by another process, host ahead", ended("a", noon, noon.Add(time.Hour)), time.Time{}, noon, 0, noon},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := endedAt(tc.record, tc.started, tc.now); !got.Equal(tc.want) {
+			if got := endedAt(tc.record, tc.started, tc.now, tc.offset); !got.Equal(tc.want) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
@@ -56,7 +58,7 @@ type loopTest struct {
 
 func newLoopTest(skew time.Duration) *loopTest {
 	clk := clocktesting.NewFakeClock(noon)
-	return &loopTest{clock: clk, loop: newCrashLoop(clk), pod: testPod(v1.RestartPolicyAlways, "web"), skew: skew}
+	return &loopTest{clock: clk, loop: newCrashLoop(clk, nil), pod: testPod(v1.RestartPolicyAlways, "web"), skew: skew}
 }
 
 func (l *loopTest) container() *v1.Container { return &l.pod.Spec.Containers[0] }

@@ -126,22 +126,25 @@ func (p *plan) hook(c *v1.Container, record *cri.ContainerStatus) bool {
 }
 
 // ephemeral decides about ephemeral containers: each is started once in its life. The runtime may have forgotten one that
-// ran; then the API knows of it.
+// ran.
 func (p *plan) ephemeral() {
 	for i := range p.Pod.Spec.EphemeralContainers {
 		name := p.Pod.Spec.EphemeralContainers[i].Name
 		newest := p.Status.Newest(name)
 		created := newest != nil && newest.State == cri.ContainerCreated && newest.SandboxID == p.actions.SandboxID
-		if created || newest == nil && !ranEphemeral(p.Pod, name) {
+		if created || newest == nil && !p.ranEphemeral(name) {
 			p.actions.EphemeralToStart = append(p.actions.EphemeralToStart, i)
 		}
 	}
 }
 
-// ranEphemeral says whether the API's status shows that the ephemeral container was started.
-func ranEphemeral(pod *v1.Pod, name string) bool {
-	for i := range pod.Status.EphemeralContainerStatuses {
-		status := &pod.Status.EphemeralContainerStatuses[i]
+// ranEphemeral says whether the ephemeral container was started, as this process or the API's status knows.
+func (p *plan) ranEphemeral(name string) bool {
+	if p.StartedBefore != nil && p.StartedBefore(name) {
+		return true
+	}
+	for i := range p.Pod.Status.EphemeralContainerStatuses {
+		status := &p.Pod.Status.EphemeralContainerStatuses[i]
 		if status.Name != name {
 			continue
 		}

@@ -130,7 +130,7 @@ type Syncer struct {
 // New returns a Syncer.
 func New(o Options) *Syncer {
 	s := &Syncer{
-		opts: o, log: o.Logger, metrics: newMetrics(o.Registerer), reasons: newReasonCache(), loops: newCrashLoop(o.Clock),
+		opts: o, log: o.Logger, metrics: newMetrics(o.Registerer), reasons: newReasonCache(), loops: newCrashLoop(o.Clock, o.ClockOffset),
 		hooks: newHookMemory(), gate: newGate(o.Clock, o.MaxParallelStarts),
 	}
 	if s.log == nil {
