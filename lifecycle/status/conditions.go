@@ -50,13 +50,17 @@ func (g *generation) conditions(status *v1.PodStatus) []v1.PodCondition {
 		}
 	}
 	containersReady := g.containersReady(status)
-	for _, c := range []v1.PodCondition{
+	ours := []v1.PodCondition{
 		g.readyToStart(),
 		g.initialized(status),
 		g.ready(containersReady, list),
 		containersReady,
 		{Type: v1.PodScheduled, Status: v1.ConditionTrue},
-	} {
+	}
+	if podrules.HasRestartAllRule(g.in.Pod) {
+		ours = append(ours, g.allRestarting(status.Phase))
+	}
+	for _, c := range ours {
 		c.ObservedGeneration = g.in.Pod.Generation
 		list = append(list, c)
 	}
@@ -156,6 +160,29 @@ func (g *generation) ready(containersReady v1.PodCondition, others []v1.PodCondi
 		return notTrue(v1.PodReady, reasonGatesNotReady, strings.Join(messages, ", "))
 	}
 	return isTrue(v1.PodReady)
+}
+
+// ReadyIsStale says whether the Ready condition in the API does not say what follows from the conditions there of the
+// pod's containers and of its readiness gates, which others write.
+func ReadyIsStale(pod *v1.Pod) bool {
+	containers := condition(pod.Status.Conditions, v1.ContainersReady)
+	if containers == nil || len(pod.Spec.ReadinessGates) == 0 {
+		return false
+	}
+	g := generation{in: Input{Pod: pod}, old: &pod.Status}
+	want := g.ready(*containers, pod.Status.Conditions)
+	return !sameCondition(&want, condition(pod.Status.Conditions, v1.PodReady))
+}
+
+// WithSandbox returns the status with the news that the pod has a sandbox to start containers in. It is told before the
+// images of the containers are pulled, which may take long.
+func WithSandbox(pod *v1.Pod, last v1.PodStatus, now time.Time) v1.PodStatus {
+	status := *last.DeepCopy()
+	c := isTrue(v1.PodReadyToStartContainers)
+	c.ObservedGeneration = pod.Generation
+	status.Conditions = replaceCondition(status.Conditions, c)
+	keepTransitionTimes(status.Conditions, last.Conditions, now)
+	return status
 }
 
 // keepTransitionTimes gives each of our conditions the time at which its status last changed: that of the old condition

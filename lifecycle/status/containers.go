@@ -65,13 +65,19 @@ func sortByName(statuses []v1.ContainerStatus) {
 // container makes the status of one container from its two newest records and from what was said of it before.
 func (g *generation) container(k kind, c *v1.Container, old *v1.ContainerStatus) v1.ContainerStatus {
 	newest, second := g.records(c.Name)
+	if k != ephemeral && newest == nil && g.removedToRestart(c, old) {
+		st := g.restarted(c, old)
+		g.setStarted(k, c, &st, old)
+		st.VolumeMounts = volumeMounts(c)
+		return st
+	}
 	current := newest
 	if isHistory(newest, old) {
 		current, second = nil, newest
 	}
 	var st v1.ContainerStatus
 	if current == nil {
-		st = g.withoutRecord(c, old)
+		st = g.withoutRecord(k, c, old)
 	} else {
 		st = g.withRecord(current, old)
 		st.Resources = c.Resources.DeepCopy()
@@ -89,7 +95,7 @@ func (g *generation) container(k kind, c *v1.Container, old *v1.ContainerStatus)
 	case g.endsHere():
 		settle(&st)
 	}
-	setStarted(k, c, &st)
+	g.setStarted(k, c, &st, old)
 	st.VolumeMounts = volumeMounts(c)
 	return st
 }
@@ -114,7 +120,7 @@ func (g *generation) records(name string) (newest, second *cri.ContainerStatus) 
 
 // withoutRecord is the status of a container that the runtime knows nothing of. How it ended stays known. If it was
 // running, its end was missed.
-func (g *generation) withoutRecord(c *v1.Container, old *v1.ContainerStatus) v1.ContainerStatus {
+func (g *generation) withoutRecord(k kind, c *v1.Container, old *v1.ContainerStatus) v1.ContainerStatus {
 	st := v1.ContainerStatus{Name: c.Name, Image: c.Image}
 	if old != nil {
 		if old.State.Terminated != nil || g.in.Runtime == nil {
@@ -122,6 +128,11 @@ func (g *generation) withoutRecord(c *v1.Container, old *v1.ContainerStatus) v1.
 		}
 		st.RestartCount = old.RestartCount
 		st.ContainerID, st.ImageID = old.ContainerID, old.ImageID
+		if k == ephemeral && old.State.Running != nil { // it is never made again
+			st.Image, st.User = old.Image, old.User.DeepCopy()
+			st.State.Terminated = guess(messageNotFoundTerminated, old.ContainerID)
+			return st
+		}
 		if old.State.Running != nil {
 			// The instance is gone and is counted here, for the next one may be made from records that do not know of it.
 			st.ContainerID, st.ImageID = "", ""
@@ -130,12 +141,16 @@ func (g *generation) withoutRecord(c *v1.Container, old *v1.ContainerStatus) v1.
 			}
 		}
 	}
-	reason := reasonContainerCreating
-	if len(g.in.Pod.Spec.InitContainers) > 0 {
-		reason = reasonPodInitializing
-	}
-	st.State.Waiting = &v1.ContainerStateWaiting{Reason: reason}
+	st.State.Waiting = g.waiting()
 	return st
+}
+
+// waiting is the state of a container of which nothing is known but that it does not run yet.
+func (g *generation) waiting() *v1.ContainerStateWaiting {
+	if len(g.in.Pod.Spec.InitContainers) > 0 {
+		return &v1.ContainerStateWaiting{Reason: reasonPodInitializing}
+	}
+	return &v1.ContainerStateWaiting{Reason: reasonContainerCreating}
 }
 
 // withRecord is the status of a container of which r is the newest record.
@@ -150,6 +165,10 @@ func (g *generation) withRecord(r *cri.ContainerStatus, old *v1.ContainerStatus)
 	}
 	switch r.State {
 	case cri.ContainerRunning:
+		if g.in.Starting != nil && !g.endsHere() && g.in.Starting(r) {
+			st.State.Waiting = g.waiting()
+			break
+		}
 		st.State.Running = &v1.ContainerStateRunning{StartedAt: apiTime(r.StartedAt)}
 	case cri.ContainerExited:
 		st.State.Terminated = g.terminated(r, knownEnd(old, st.ContainerID))
@@ -210,6 +229,8 @@ func (g *generation) mayStart(k kind, c *v1.Container, newest *cri.ContainerStat
 	switch {
 	case g.in.Runtime == nil || g.endsHere():
 		return false
+	case k == ephemeral && (newest != nil && newest.State != cri.ContainerCreated || st.State.Terminated != nil):
+		return false // it is started once
 	case newest == nil && st.State.Terminated != nil:
 		return podrules.Restartable(g.in.Pod, c, st.State.Terminated.ExitCode)
 	case k == initial && !podrules.IsSidecar(c) && newest != nil && newest.State == cri.ContainerExited && !podrules.InitFailed(newest):
@@ -244,21 +265,6 @@ func (g *generation) applyWaitingReason(c *v1.Container, st *v1.ContainerStatus)
 		st.LastTerminationState = v1.ContainerState{Terminated: st.State.Terminated}
 	}
 	st.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
-}
-
-// setStarted says whether a container has started and is ready. Without probes one that runs is both; an init container
-// is ready when it has succeeded.
-func setStarted(k kind, c *v1.Container, st *v1.ContainerStatus) {
-	running := st.State.Running != nil
-	switch {
-	case k == ephemeral:
-		st.Started, st.Ready = nil, false
-	case k == initial && !podrules.IsSidecar(c):
-		st.Started = &running
-		st.Ready = st.State.Terminated != nil && st.State.Terminated.ExitCode == 0
-	default:
-		st.Started, st.Ready = &running, running
-	}
 }
 
 func volumeMounts(c *v1.Container) []v1.VolumeMountStatus {

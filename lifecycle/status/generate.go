@@ -28,6 +28,12 @@ type Input struct {
 	// any bytes will do. It is put behind the runtime's own message. "" means nothing or not known any more: what was told
 	// before then stays. Nil knows none.
 	TerminationMessage func(*cri.ContainerStatus) string
+	// Probes tells what the probes say of containers. A result that is unknown leaves what was said of the same container
+	// before, so that a restart of this process makes nothing unready. Nil knows none.
+	Probes podrules.ProbeResults
+	// Starting says of a running container that its postStart hook is not known to have ended well: it is shown as one that
+	// still waits. Nil means that none has to.
+	Starting func(*cri.ContainerStatus) bool
 	// Terminal says that the pod was stopped for good: nothing of it runs or will run.
 	Terminal bool
 	// HostIPs are the node's addresses, primary first, at most one of each family.

@@ -6,6 +6,7 @@ package status
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
@@ -76,7 +77,8 @@ func (t *tally) countInit(pod *v1.Pod, c *v1.Container, st *v1.ContainerStatus) 
 		t.pendingInit++
 		return
 	}
-	if ended.ExitCode != 0 && !podrules.Restartable(pod, c, ended.ExitCode) {
+	record := cri.ContainerStatus{ExitCode: ended.ExitCode, Reason: ended.Reason}
+	if podrules.InitFailed(&record) && ended.Reason != reasonRestartingAll && !podrules.InitRestartable(pod, c, &record) {
 		t.failedInit++
 	}
 }
@@ -110,7 +112,7 @@ func (t *tally) countRegular(pod *v1.Pod, c *v1.Container, st *v1.ContainerStatu
 		t.running++
 	case ended != nil:
 		t.stopped++
-		if !podrules.Restartable(pod, c, ended.ExitCode) {
+		if ended.Reason != reasonRestartingAll && !podrules.Restartable(pod, c, ended.ExitCode) {
 			t.stoppedForGood++
 		}
 		// A container that waits to start again has not succeeded, however its last run ended.

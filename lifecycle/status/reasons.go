@@ -9,6 +9,10 @@ const (
 	reasonContainerCreating = "ContainerCreating"
 	reasonPodInitializing   = "PodInitializing"
 
+	// Reason, as waiting and as end, of a container that was removed because all containers of its pod are restarted.
+	reasonRestartingAll  = "RestartingAllContainers"
+	messageRestartingAll = "The container is removed because RestartAllContainers in place"
+
 	// Reasons of terminated containers that are not the runtime's.
 	reasonStatusUnknown = "ContainerStatusUnknown"
 	reasonCompleted     = "Completed"
@@ -23,6 +27,8 @@ const (
 	reasonNotInitialized    = "ContainersNotInitialized"
 	reasonNotReady          = "ContainersNotReady"
 	reasonGatesNotReady     = "ReadinessGatesNotReady"
+	reasonRestartAllStarted = "RestartAllContainersStarted"
+	messageRestartAll       = "container exited with restart policy rule"
 	reasonPodCompleted      = "PodCompleted"
 	reasonPodFailed         = "PodFailed"
 
