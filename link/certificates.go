@@ -25,7 +25,12 @@ type Files struct {
 	// CertFile and KeyFile are this end's certificate, with intermediate ones if there are any, and its key.
 	CertFile string
 	KeyFile  string
+	// Names are what errors call the files, such as the flags that name them. They are described where it is empty.
+	Names FileNames
 }
+
+// FileNames are what the files are called.
+type FileNames struct{ CA, Cert, Key string }
 
 // Certificates are the contents of Files, read again when a file changes. While changed files are not usable, for instance
 // because only one of a pair was replaced yet, the former contents stay in use.
@@ -153,17 +158,42 @@ func sameFiles(a, b [3]os.FileInfo) bool {
 }
 
 func (f Files) read() (*identity, error) {
-	authorities, err := os.ReadFile(f.CAFile)
+	authorities, err := readFile(f.Names.CA, "the certificate authority", f.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate authority: %w", err)
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("no certificate in %s: %w", f.CAFile, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("%s: no certificate in %s: %w", called(f.Names.CA, "the certificate authority"), f.CAFile, errdefs.ErrInvalidArgument)
 	}
-	certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+	certificate, err := readFile(f.Names.Cert, "the certificate", f.CertFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading certificate %s and key %s: %w: %w", f.CertFile, f.KeyFile, err, errdefs.ErrInvalidArgument)
+		return nil, err
 	}
-	return &identity{certificate: certificate, authorities: pool}, nil
+	key, err := readFile(f.Names.Key, "the key", f.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s and %s %s: %w: %w", called(f.Names.Cert, "certificate"), f.CertFile,
+			called(f.Names.Key, "key"), f.KeyFile, err, errdefs.ErrInvalidArgument)
+	}
+	return &identity{certificate: pair, authorities: pool}, nil
+}
+
+// readFile reads a file that has a name or else a description.
+func readFile(name, description, path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", called(name, description), err)
+	}
+	return content, nil
+}
+
+func called(name, description string) string {
+	if name == "" {
+		return description
+	}
+	return name
 }

@@ -88,6 +88,7 @@ func TestLoadCertificatesNamesTheBadFile(t *testing.T) {
 		"missing authority":   func(f *Files) string { f.CAFile += "x"; return f.CAFile },
 		"empty authority":     func(f *Files) string { write(t, f.CAFile, nil); return f.CAFile },
 		"missing certificate": func(f *Files) string { f.CertFile += "x"; return f.CertFile },
+		"missing key":         func(f *Files) string { f.KeyFile += "x"; return f.KeyFile },
 		"other key":           func(f *Files) string { write(t, f.KeyFile, a.node(valid()).KeyPEM); return f.KeyFile },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +96,10 @@ func TestLoadCertificatesNamesTheBadFile(t *testing.T) {
 			path := spoil(&files)
 			if _, err := LoadCertificates(files, nil); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("got %v, want %s", err, path)
+			}
+			files.Names = FileNames{CA: "--the-file", Cert: "--the-file", Key: "--the-file"}
+			if _, err := LoadCertificates(files, nil); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "--the-file") {
+				t.Errorf("got %v, want the flag and %s", err, path)
 			}
 		})
 	}

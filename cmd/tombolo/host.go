@@ -60,6 +60,7 @@ func (o *hostOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.files.CertFile, "tls-cert-file", "", "certificate of this host (tombolo pki host)")
 	fs.StringVar(&o.files.KeyFile, "tls-private-key-file", "", "key of the certificate")
 	fs.StringVar(&o.files.CAFile, "client-ca-file", "", "authority that the certificates of nodes must come from")
+	o.files.Names = link.FileNames{CA: "--client-ca-file", Cert: "--tls-cert-file", Key: "--tls-private-key-file"}
 	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address and port for Prometheus, such as 127.0.0.1:8471; off by default")
 	o.log.addFlags(fs)
 }

@@ -227,7 +227,7 @@ func TestHostFlagsAreCheckedTogether(t *testing.T) {
 func TestHostFailsOnFilesAndAddressesItCannotUse(t *testing.T) {
 	m := newMachine(t)
 	code, _, errs := execute(m.args("--client-ca-file", filepath.Join(m.dir, "missing.crt"))...)
-	if code != exitFailure || !strings.Contains(errs, "missing.crt") {
+	if code != exitFailure || !strings.Contains(errs, "missing.crt") || !strings.Contains(errs, "--client-ca-file") {
 		t.Errorf("missing file: exit %d, %s", code, errs)
 	}
 	code, _, errs = execute(m.args("--tls-cert-file", filepath.Join(m.pki, "node-node-1.crt"), "--tls-private-key-file", filepath.Join(m.pki, "node-node-1.key"))...)

@@ -20,6 +20,7 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 
 	"github.com/tombolo-dev/tombolo/link"
+	"github.com/tombolo-dev/tombolo/provider"
 )
 
 // The kubelet's defaults for the flags of the same names.
@@ -54,6 +55,8 @@ type nodeOptions struct {
 	taints  string
 	maxPods int
 
+	static staticOptions
+
 	clusterDNS    []string
 	clusterDomain string
 	clusterID     string
@@ -69,6 +72,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.hostFiles.CAFile, "host-ca-file", "", "authority that the host's certificate must come from (tls://)")
 	fs.StringVar(&o.hostFiles.CertFile, "host-cert-file", "", "certificate of this node for the host (tombolo pki node) (tls://)")
 	fs.StringVar(&o.hostFiles.KeyFile, "host-key-file", "", "key of that certificate (tls://)")
+	o.hostFiles.Names = link.FileNames{CA: "--host-ca-file", Cert: "--host-cert-file", Key: "--host-key-file"}
 	fs.StringVar(&o.serverName, "host-server-name", "", "name in the host's certificate, if it is not the one in --host (tls://)")
 	fs.StringVar(&o.rootDir, "root-dir", defaultRootDir, "directory for everything that is kept on this machine (unix://)")
 	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories (unix://)")
@@ -84,6 +88,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.taints, "register-with-taints", defaultTaint, `taints the node is registered with, key=value:effect separated by commas; "" for none`)
 	fs.IntVar(&o.maxPods, "max-pods", defaultMaxPods, "number of pods the node takes")
 
+	o.static.addFlags(fs)
 	fs.StringSliceVar(&o.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS service, separated by commas")
 	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "domain of the cluster's DNS names, such as cluster.local")
 	fs.StringVar(&o.clusterID, "cluster-id", "", "what tells this cluster's pods from those of other clusters on the same host; by default the UID of the Service default/kubernetes")
@@ -95,6 +100,7 @@ type nodeSettings struct {
 	target link.Target
 	nodeIP netip.Addr
 	taints []v1.Taint
+	static provider.StaticPods
 }
 
 // validate reports everything that is wrong at once, each with its flag and a remedy.
@@ -111,6 +117,8 @@ func (o *nodeOptions) validate() (*nodeSettings, error) {
 	add(found...)
 	add(checkLabels(o.labels)...)
 	s.taints, found = parseTaints(o.taints)
+	add(found...)
+	s.static, found = o.static.validate()
 	add(found...)
 	add(o.checkCluster()...)
 	if err := errors.Join(problems...); err != nil {
@@ -149,6 +157,14 @@ func (o *nodeOptions) checkHost() (link.Target, []error) {
 			}
 		}
 		return target, problems
+	}
+	for _, tls := range []struct{ flag, value string }{
+		{"host-ca-file", o.hostFiles.CAFile}, {"host-cert-file", o.hostFiles.CertFile},
+		{"host-key-file", o.hostFiles.KeyFile}, {"host-server-name", o.serverName},
+	} {
+		if tls.value != "" {
+			problems = append(problems, fmt.Errorf("--%s is for a host behind tls://, and --host is %s: leave it out", tls.flag, o.host))
+		}
 	}
 	for _, path := range []struct{ flag, value string }{{"root-dir", o.rootDir}, {"pod-logs-dir", o.podLogsDir}} {
 		if !filepath.IsAbs(path.value) {
