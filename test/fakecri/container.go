@@ -47,6 +47,7 @@ func (s runtimeServer) CreateContainer(
 	c := &container{id: r.nextID("c0"), config: cfg, box: box, image: image, created: r.clock.Now()}
 	c.behaviour = r.behaviour(Selector{UID: c.uid(), Container: c.name(), ID: c.id, Image: cfg.GetImage().GetImage()})
 	r.containers[c.id] = c
+	r.tellOf(c, Event{Kind: ContainerMade})
 	r.wake()
 	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil
 }
@@ -73,7 +74,7 @@ func (s runtimeServer) StartContainer(
 	case !c.box.ready:
 		return nil, fmt.Errorf("sandbox container %q is not running", c.box.id)
 	case c.behaviour.StartError != "":
-		c.finish(r.clock.Now(), 128, "StartError")
+		r.finish(c, r.clock.Now(), 128, "StartError")
 		r.wake()
 		return nil, errors.New(c.behaviour.StartError)
 	}
@@ -89,6 +90,7 @@ func (r *Runtime) start(c *container) {
 		}
 	}
 	c.alive, c.started = true, r.clock.Now()
+	r.tellOf(c, Event{Kind: ContainerStarted})
 	if c.behaviour.Exits {
 		c.exitAt = c.started.Add(c.behaviour.ExitAfter)
 		c.exitCode, c.exitReason = c.behaviour.ExitCode, c.behaviour.ExitReason
@@ -108,6 +110,7 @@ func (s runtimeServer) RemoveContainer(
 			r.violate(RemovedRunning, "container %q (%s) of pod %q lived when it was removed", c.name(), c.id, c.uid())
 		}
 		delete(r.containers, c.id)
+		r.tellOf(c, Event{Kind: ContainerRemoved})
 		r.wake()
 	}
 	return &runtimeapi.RemoveContainerResponse{}, nil
@@ -263,11 +266,12 @@ func (c *container) state() runtimeapi.ContainerState {
 	}
 }
 
-func (c *container) signal(name string, at time.Time) {
+func (r *Runtime) signal(c *container, name string, at time.Time) {
 	c.signals = append(c.signals, Signal{Name: name, At: at})
+	r.tellOf(c, Event{Kind: Signalled, Signal: name, At: at})
 }
 
-func (c *container) finish(at time.Time, code int32, reason string) {
+func (r *Runtime) finish(c *container, at time.Time, code int32, reason string) {
 	if reason == "" {
 		reason = "Error"
 		if code == 0 {
@@ -275,6 +279,7 @@ func (c *container) finish(at time.Time, code int32, reason string) {
 		}
 	}
 	c.alive, c.lost, c.finished, c.code, c.reason = false, false, at, code, reason
+	r.tellOf(c, Event{Kind: ContainerEnded, At: at, ExitCode: code})
 }
 
 // exitKilled is the exit code after SIGKILL, exitTerminated after SIGTERM.
@@ -293,10 +298,10 @@ func (r *Runtime) settle() {
 			continue
 		}
 		if killed {
-			c.signal("KILL", due)
-			c.finish(due, exitKilled, "")
+			r.signal(c, "KILL", due)
+			r.finish(c, due, exitKilled, "")
 		} else {
-			c.finish(due, c.exitCode, c.exitReason)
+			r.finish(c, due, c.exitCode, c.exitReason)
 		}
 		r.wake()
 	}

@@ -149,6 +149,7 @@ func (r *Runtime) begin(method string, req any, cancel context.CancelCauseFunc) 
 	if stop, ok := req.(*runtimeapi.StopContainerRequest); ok {
 		call.Grace = time.Duration(stop.GetTimeout()) * time.Second
 	}
+	r.tell(Event{Kind: CallArrived, Selector: call.Selector, Method: method, Grace: call.Grace})
 	n := len(r.calls)
 	r.calls = append(r.calls, call)
 	r.inflight[n] = cancel

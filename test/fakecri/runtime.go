@@ -29,6 +29,8 @@ type Options struct {
 	Identity cri.Identity
 	// Tolerate are violations that do not fail the test.
 	Tolerate []ViolationKind
+	// Observe is told what happens, if it is not nil. It is called with the Runtime locked and must not call it back.
+	Observe func(Event)
 }
 
 // Runtime is a container runtime in memory.
@@ -36,6 +38,7 @@ type Runtime struct {
 	clock    clock.WithTicker
 	skew     time.Duration
 	identity cri.Identity
+	observe  func(Event)
 
 	mu         sync.Mutex
 	serial     int
@@ -59,6 +62,7 @@ func New(o Options) *Runtime {
 		clock:      o.Clock,
 		skew:       o.Skew,
 		identity:   o.Identity,
+		observe:    o.Observe,
 		sandboxes:  map[string]*sandbox{},
 		containers: map[string]*container{},
 		images:     map[string]string{},

@@ -94,6 +94,7 @@ func (s runtimeServer) RunPodSandbox(
 		box.ip = fmt.Sprintf("10.88.%d.%d", r.serial/250, r.serial%250+2)
 	}
 	r.sandboxes[box.id] = box
+	r.tell(Event{Kind: SandboxMade, Selector: Selector{UID: box.uid(), ID: box.id}})
 	r.wake()
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: box.id}, nil
 }
@@ -130,8 +131,8 @@ func (r *Runtime) stopSandbox(box *sandbox, how string) {
 	for _, c := range r.containersOf(box.id) {
 		if c.alive {
 			r.violate(KilledBySandbox, "container %q (%s) of pod %q lived when its sandbox was %s", c.name(), c.id, c.uid(), how)
-			c.signal("KILL", r.clock.Now())
-			c.finish(r.clock.Now(), exitKilled, "")
+			r.signal(c, "KILL", r.clock.Now())
+			r.finish(c, r.clock.Now(), exitKilled, "")
 		}
 	}
 	box.ready = false

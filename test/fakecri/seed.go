@@ -26,7 +26,7 @@ func (r *Runtime) ExitReason(id string, code int32, reason string) {
 	if c == nil || !c.alive {
 		panic(fmt.Sprintf("fakecri: no live container %s", id))
 	}
-	c.finish(r.clock.Now(), code, reason)
+	r.finish(c, r.clock.Now(), code, reason)
 	r.wake()
 }
 
@@ -55,7 +55,7 @@ func (r *Runtime) KillSandbox(id string) {
 	box.ready = false
 	for _, c := range r.containersOf(id) {
 		if c.alive {
-			c.finish(r.clock.Now(), exitKilled, "")
+			r.finish(c, r.clock.Now(), exitKilled, "")
 		}
 	}
 	r.wake()
@@ -160,4 +160,15 @@ func (p Pod) labels(container string) map[string]string {
 		labels[cri.LabelContainerName] = container
 	}
 	return labels
+}
+
+// ForgetContainer removes the record of one container behind the node's back, as crictl rm does.
+func (r *Runtime) ForgetContainer(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.containers[id]; c != nil {
+		delete(r.containers, id)
+		r.tellOf(c, Event{Kind: ContainerRemoved})
+		r.wake()
+	}
 }

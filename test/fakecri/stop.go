@@ -32,7 +32,7 @@ func (s runtimeServer) StopContainer(
 	}
 	now, grace := r.clock.Now(), time.Duration(req.GetTimeout())*time.Second
 	if grace > 0 {
-		c.terminate(now)
+		r.terminate(c, now)
 	}
 	me := &stopCall{killAt: now.Add(grace)}
 	if c.stops == nil {
@@ -56,12 +56,12 @@ func (s runtimeServer) StopContainer(
 }
 
 // terminate sends the stop signal, once.
-func (c *container) terminate(now time.Time) {
+func (r *Runtime) terminate(c *container, now time.Time) {
 	if c.termSent {
 		return
 	}
 	c.termSent = true
-	c.signal("TERM", now)
+	r.signal(c, "TERM", now)
 	on := c.behaviour.OnTERM
 	if on.Ignore {
 		return

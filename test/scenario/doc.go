@@ -1,0 +1,26 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scenario runs the real lifecycle engine against a runtime, a host and an API in memory, in a bubble with a fake
+// clock, and looks at what comes out. It has two kinds of tests.
+//
+// A case is a file in cases: pods, a script of timed commands, and the trace that must come out (see Case for the format).
+// Each is named after a behaviour that somebody found missing somewhere.
+//
+// A random run (see Run) draws pods, behaviours of containers and a history of commands and failures from a seed, heals
+// everything at its end, and lets Checkers watch over the invariants of the design. Checkers know the trace and the state of
+// the outside, and nothing of the engine. TestMutations breaks each invariant on purpose and expects its checker to tell.
+//
+// # Running
+//
+//	go test ./test/scenario                                     # all cases, thousands of random runs
+//	go test -short ./test/scenario                              # fewer random runs
+//	SCENARIO_RUNS=1000000 go test -timeout 0 -run Random ./test/scenario
+//	SCENARIO_SEED=1234 go test -run Random -v ./test/scenario   # one run again, with its trace
+//	SCENARIO_CASE=name go test -run Cases -v ./test/scenario    # one case, with its trace
+//
+// # Concurrency
+//
+// A World belongs to one bubble of testing/synctest. Its parts may be used by every goroutine in it. Locks are taken in
+// the order API, host, runtime, trace.
+package scenario

@@ -1,0 +1,304 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Violation is a broken invariant.
+type Violation struct {
+	// Invariant is its name in the design: "I1" to "I10".
+	Invariant string
+	At        time.Duration
+	Text      string
+}
+
+// String returns one line.
+func (v Violation) String() string {
+	return fmt.Sprintf("%s at %.3fs: %s", v.Invariant, v.At.Seconds(), v.Text)
+}
+
+// Guard watches a world for broken invariants. It knows what the outside can see, and nothing of the engine.
+type Guard struct {
+	w *World
+
+	mu         sync.Mutex
+	pods       map[types.UID]*podFacts
+	containers map[string]*containerFacts
+	published  map[string]int32 // container id -> exit code in the API
+	hidden     bool
+	disturbed  bool
+	violations []Violation
+}
+
+// podFacts are what happened to one pod.
+type podFacts struct {
+	spec *v1.Pod
+	// ending says that the pod was deleted or ended, so that its containers may be stopped.
+	ending bool
+	// grace is the smallest that was asked for, deadline when it ends; zero before a deletion.
+	grace    time.Duration
+	deadline time.Duration
+	// ended says that a container of the pod ended by itself.
+	ended bool
+}
+
+// containerFacts are what happened to one container.
+type containerFacts struct {
+	uid       types.UID
+	name      string
+	alive     bool
+	signalled bool
+	hooks     int
+	// killBy is when the last StopContainer would have killed.
+	killBy time.Duration
+	code   int32
+	done   bool
+}
+
+// guard begins to watch.
+func (w *World) guard() *Guard {
+	g := &Guard{
+		w: w, pods: map[types.UID]*podFacts{}, containers: map[string]*containerFacts{}, published: map[string]int32{},
+	}
+	w.guarded = g
+	w.trace.watch(g.see)
+	wrote := w.API.wrote
+	w.API.wrote = func(before, after *v1.Pod) {
+		wrote(before, after)
+		g.checkStatus(before, after)
+	}
+	w.API.vanished = g.checkVanished
+	return g
+}
+
+// Violations returns what was broken so far.
+func (g *Guard) Violations() []Violation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]Violation(nil), g.violations...)
+}
+
+// broken notes a violation. The guard is locked.
+func (g *Guard) broken(at time.Duration, invariant, format string, args ...any) {
+	g.violations = append(g.violations, Violation{invariant, at, fmt.Sprintf(format, args...)})
+}
+
+func (g *Guard) pod(uid types.UID) *podFacts {
+	if g.pods[uid] == nil {
+		g.pods[uid] = &podFacts{}
+	}
+	return g.pods[uid]
+}
+
+func (g *Guard) container(e Event) *containerFacts {
+	if g.containers[e.ID] == nil {
+		g.containers[e.ID] = &containerFacts{uid: e.UID, name: e.Container}
+	}
+	return g.containers[e.ID]
+}
+
+// see takes one event. It is called with the trace locked and must ask nothing of the world but its excuses.
+func (g *Guard) see(e Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch e.Kind {
+	case "node", "api", "link", "host":
+		g.disturbed = true
+		g.hidden = g.hidden || e.Detail == "hidden"
+	case "delete":
+		g.deleted(e)
+	case "gone":
+		g.pod(e.UID).ending = true
+	case "started":
+		g.started(e)
+	case "signal":
+		g.signal(e)
+	case "ended":
+		g.ended(e)
+	case "hook":
+		g.hook(e)
+	case "cri":
+		if e.Detail == "StopContainer" {
+			g.stop(e)
+		}
+	}
+}
+
+func (g *Guard) deleted(e Event) {
+	var name, grace string
+	if _, err := fmt.Sscanf(e.Text, "delete %s grace=%s", &name, &grace); err != nil {
+		return
+	}
+	d, err := time.ParseDuration(grace)
+	p := g.pod(e.UID)
+	p.ending = true
+	if by := e.At + d; err == nil && (p.deadline == 0 || by < p.deadline) {
+		p.grace, p.deadline = d, by
+	}
+}
+
+// started checks I2: two containers of one pod and name never run at once.
+func (g *Guard) started(e Event) {
+	for id, c := range g.containers {
+		if c.alive && id != e.ID && c.uid == e.UID && c.name == e.Container {
+			g.broken(e.At, "I2", "%s/%s starts while another one lives", e.UID, e.Container)
+		}
+	}
+	g.container(e).alive = true
+}
+
+func (g *Guard) ended(e Event) {
+	c := g.container(e)
+	c.alive, c.done, c.code = false, true, e.Code
+	if !c.signalled {
+		g.pod(e.UID).ended = true
+	}
+}
+
+// mayStop says whether there is a reason to stop a container of the pod.
+func (g *Guard) mayStop(uid types.UID, container string) bool {
+	p := g.pod(uid)
+	if p.ending || g.w.excuses.pod(uid) {
+		return true
+	}
+	return p.ended && p.spec != nil && isSidecar(p.spec, container)
+}
+
+func isSidecar(p *v1.Pod, container string) bool {
+	for _, c := range p.Spec.InitContainers {
+		if c.Name == container {
+			return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+		}
+	}
+	return false
+}
+
+// signal checks I3, I4 and I7 when a container is made to end.
+func (g *Guard) signal(e Event) {
+	c := g.container(e)
+	first := !c.signalled
+	c.signalled = true
+	if !first {
+		return
+	}
+	if !g.mayStop(e.UID, e.Container) {
+		invariant := "I3"
+		if g.hidden {
+			invariant = "I7"
+		}
+		g.broken(e.At, invariant, "%s/%s is stopped, and nobody asked for it", e.UID, e.Container)
+	}
+	p := g.pod(e.UID)
+	if p.spec == nil || preStopOf(p.spec, e.Container) == nil || g.w.excuses.hook(e.ID) {
+		return
+	}
+	if c.hooks == 0 {
+		g.broken(e.At, "I4", "%s/%s is stopped and its preStop hook was not begun", e.UID, e.Container)
+	}
+}
+
+// hook checks I4: once, and only if the container is to be stopped.
+func (g *Guard) hook(e Event) {
+	if e.Detail != "preStop" || !hookBegins(e) {
+		return
+	}
+	c := g.container(e)
+	c.hooks++
+	if c.hooks > 1 {
+		g.broken(e.At, "I4", "the preStop hook of %s/%s is begun a second time", e.UID, e.Container)
+	}
+	if c.done {
+		g.broken(e.At, "I4", "the preStop hook of %s/%s is begun after its end", e.UID, e.Container)
+	}
+	if !g.mayStop(e.UID, e.Container) {
+		g.broken(e.At, "I4", "the preStop hook of %s/%s runs, and nobody asked for its end", e.UID, e.Container)
+	}
+}
+
+func hookBegins(e Event) bool { return len(e.Text) > 6 && e.Text[len(e.Text)-6:] == "begins" }
+
+// Tolerances of the grace budget: what a container always has between its signal and its kill, and rounding.
+const (
+	leastStop = 2 * time.Second
+	rounding  = 1500 * time.Millisecond
+)
+
+// stop checks the budget of I4: it only shrinks.
+func (g *Guard) stop(e Event) {
+	p, c := g.pod(e.UID), g.container(e)
+	if e.Grace <= leastStop {
+		return
+	}
+	if p.deadline > 0 && e.Grace > p.grace {
+		g.broken(e.At, "I4", "%s/%s gets %s to stop of %s", e.UID, e.Container, e.Grace, p.grace)
+	}
+	if p.deadline > 0 && !g.disturbed && e.At+e.Grace > p.deadline+rounding {
+		g.broken(e.At, "I4", "%s/%s gets %s to stop at %s, its pod shall have ended at %s", e.UID, e.Container, e.Grace, e.At, p.deadline)
+	}
+	if by := e.At + e.Grace; !g.disturbed && c.killBy > 0 && by > c.killBy+rounding {
+		g.broken(e.At, "I4", "the grace period of %s/%s grows from %s to %s", e.UID, e.Container, c.killBy, by)
+	}
+	c.killBy = e.At + e.Grace
+}
+
+// checkVanished checks I1 when an object goes.
+func (g *Guard) checkVanished(p *v1.Pod, by string) {
+	if by != "node" {
+		return
+	}
+	if alive := g.w.Runtime.Running(p.UID); len(alive) > 0 {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.broken(time.Since(g.w.trace.begin), "I1", "the object of %s goes while %q run", p.UID, alive)
+	}
+}
+
+// checkStatus checks I5 when a status is written by the node.
+func (g *Guard) checkStatus(before, after *v1.Pod) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := time.Since(g.w.trace.begin)
+	if terminal(before) && before.Status.Phase != after.Status.Phase {
+		g.broken(at, "I5", "the phase of %s goes from %s to %s", after.UID, before.Status.Phase, after.Status.Phase)
+	}
+	for _, old := range containerStatuses(before) {
+		if s := statusOf(after, old.Name); s != nil && s.RestartCount < old.RestartCount {
+			g.broken(at, "I5", "the restart count of %s/%s falls from %d to %d", after.UID, old.Name, old.RestartCount, s.RestartCount)
+		}
+	}
+	for _, s := range containerStatuses(after) {
+		for _, end := range []*v1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+			if end != nil && end.ContainerID != "" {
+				g.checkExit(at, after, s.Name, end)
+			}
+		}
+	}
+}
+
+func terminal(p *v1.Pod) bool {
+	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+}
+
+// checkExit says whether an exit code is the true one, or at least the one that was published first.
+func (g *Guard) checkExit(at time.Duration, p *v1.Pod, container string, end *v1.ContainerStateTerminated) {
+	id := end.ContainerID[len("containerd://"):]
+	if known, ok := g.published[id]; ok {
+		if known != end.ExitCode {
+			g.broken(at, "I5", "the exit code of %s/%s goes from %d to %d", p.UID, container, known, end.ExitCode)
+		}
+		return
+	}
+	g.published[id] = end.ExitCode
+	c := g.containers[id]
+	if c != nil && c.done && c.code != end.ExitCode && end.Reason != "ContainerStatusUnknown" {
+		g.broken(at, "I5", "the exit code of %s/%s is %d, the API has %d (%s)", p.UID, container, c.code, end.ExitCode, end.Reason)
+	}
+}

@@ -1,0 +1,250 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle"
+)
+
+// node is one process: an engine and its connections. Once it is dead, nothing it does has an effect.
+type node struct {
+	dead   atomic.Bool
+	engine *lifecycle.Engine
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Trap kills the node at a call.
+type Trap struct {
+	// Method is that of the CRI, or RunHook, PatchPodStatus, DeletePod.
+	Method string
+	// After lets the call have its effect first.
+	After bool
+}
+
+// traps are the traps that are set. Each strikes once.
+type traps struct {
+	mu  sync.Mutex
+	set []Trap
+	// struck is called in the goroutine of the call after the node is dead.
+	struck func(Trap)
+}
+
+func (t *traps) take(method string, after bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, trap := range t.set {
+		if trap.Method == method && trap.After == after {
+			t.set = append(t.set[:i:i], t.set[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+var errDead = fmt.Errorf("%w: this process is dead", errdefs.ErrUnavailable)
+
+// do runs the effect of a call of the node, if the node lives.
+func (w *World) do(n *node, method string, effect func() error) error {
+	if w.traps.take(method, false) {
+		w.trapped(n, Trap{Method: method})
+	}
+	if n.dead.Load() {
+		return errDead
+	}
+	err := effect()
+	if w.traps.take(method, true) {
+		w.trapped(n, Trap{Method: method, After: true})
+	}
+	if n.dead.Load() {
+		return errDead
+	}
+	return err
+}
+
+func (w *World) trapped(n *node, t Trap) {
+	when := "before"
+	if t.After {
+		when = "after"
+	}
+	w.note(fmt.Sprintf("node dies %s %s", when, t.Method))
+	n.dead.Store(true)
+	if w.traps.struck != nil {
+		w.traps.struck(t)
+	}
+}
+
+// nodeConn is the node's connection to the runtime.
+type nodeConn struct {
+	grpc.ClientConnInterface
+	w *World
+	n *node
+}
+
+// Invoke calls the runtime.
+func (c nodeConn) Invoke(ctx context.Context, method string, args, reply any, o ...grpc.CallOption) error {
+	err := c.w.do(c.n, path.Base(method), func() error {
+		return c.ClientConnInterface.Invoke(ctx, method, args, reply, o...)
+	})
+	if err == errDead { //nolint:errorlint // exactly this one
+		return grpcstatus.Error(codes.Unavailable, err.Error())
+	}
+	return err
+}
+
+// nodeHost is the node's connection to the host.
+type nodeHost struct {
+	*Host
+	w *World
+	n *node
+}
+
+// RunHook asks the host.
+func (h nodeHost) RunHook(ctx context.Context, req host.HookRequest) (result *host.HookResult, err error) {
+	err = h.w.do(h.n, "RunHook", func() error {
+		result, err = h.Host.RunHook(ctx, req)
+		return err
+	})
+	return result, err
+}
+
+// RemovePod asks the host.
+func (h nodeHost) RemovePod(ctx context.Context, uid types.UID, logs bool) error {
+	return h.w.do(h.n, "RemovePod", func() error { return h.Host.RemovePod(ctx, uid, logs) })
+}
+
+// EnsurePod asks the host.
+func (h nodeHost) EnsurePod(ctx context.Context, pod host.Pod, containers []string) error {
+	return h.w.do(h.n, "EnsurePod", func() error { return h.Host.EnsurePod(ctx, pod, containers) })
+}
+
+// nodeSink is the node's connection to the API.
+type nodeSink struct {
+	*API
+	w *World
+	n *node
+}
+
+// PatchPodStatus asks the API.
+func (s nodeSink) PatchPodStatus(
+	ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte,
+) (pod *v1.Pod, err error) {
+	err = s.w.do(s.n, "PatchPodStatus", func() error {
+		pod, err = s.API.PatchPodStatus(ctx, name, uid, patch)
+		return err
+	})
+	return pod, err
+}
+
+// DeletePod asks the API.
+func (s nodeSink) DeletePod(ctx context.Context, name types.NamespacedName, uid types.UID) error {
+	return s.w.do(s.n, "DeletePod", func() error { return s.API.DeletePod(ctx, name, uid) })
+}
+
+// recorder notes events in the trace.
+type recorder struct {
+	w *World
+	n *node
+}
+
+// Event notes one.
+func (r recorder) Event(object runtime.Object, kind, reason, message string) {
+	if r.n.dead.Load() {
+		return
+	}
+	name, uid := "", types.UID("")
+	switch o := object.(type) {
+	case *v1.Pod:
+		name, uid = o.Name, o.UID
+	case *v1.ObjectReference:
+		name, uid = o.Name, o.UID
+	}
+	r.w.trace.add(time.Now(), Event{Text: fmt.Sprintf("event %s %s %s: %s", name, kind, reason, message), UID: uid, Detail: reason})
+}
+
+// Eventf notes one.
+func (r recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
+}
+
+// AnnotatedEventf notes one.
+func (r recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
+	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
+}
+
+// StartNode starts a new process unless there is one.
+func (w *World) StartNode() {
+	w.life.Lock()
+	defer w.life.Unlock()
+	if w.node != nil {
+		return
+	}
+	n := &node{done: make(chan struct{})}
+	client := cri.NewClient(nodeConn{w.Runtime.Conn(), w, n}, cri.ClientOptions{Identity: identity})
+	o := lifecycle.Options{
+		Source: w.API.source(), Runtime: client, Host: nodeHost{w.Host, w, n}, Machine: Machine{},
+		Sink: nodeSink{w.API, w, n}, Recorder: recorder{w, n}, Identity: identity, ClusterDomain: "cluster.local",
+		MaxPods: 110, Clock: clock.RealClock{}, Logger: w.logger,
+	}
+	if w.mutate != nil {
+		w.mutate(&o)
+	}
+	engine, err := lifecycle.New(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.engine, n.cancel = engine, cancel
+	w.node = n
+	w.note("node starts")
+	go func() {
+		defer close(n.done)
+		if err := engine.Run(ctx); err != nil {
+			w.t.Errorf("the engine ended: %v", err)
+		}
+	}()
+}
+
+// KillNode ends the process as kill -9 does.
+func (w *World) KillNode() {
+	w.life.Lock()
+	defer w.life.Unlock()
+	if w.node == nil {
+		return
+	}
+	if !w.node.dead.Swap(true) {
+		w.note("node dies")
+	}
+	w.node.cancel()
+	<-w.node.done
+	w.node = nil
+}
+
+// discard is the logger of worlds that are not looked at.
+var discard = slog.New(slog.DiscardHandler)
+
+func (t *traps) disarm() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set = nil
+}
