@@ -56,6 +56,14 @@ type history struct {
 	counts      map[string]int32
 	phase       v1.PodPhase
 	waiting     map[string]bool
+	probes      map[string]podrules.ProbeResult
+	// restarting says that all containers were removed to start anew and that this was not shown yet.
+	restarting bool
+}
+
+// ProbeResult makes a history the results of its probes.
+func (h *history) ProbeResult(_ podrules.ProbeKind, id string) podrules.ProbeResult {
+	return h.probes[id]
 }
 
 func newHistory(choice byte) *history {
@@ -66,6 +74,7 @@ func newHistory(choice byte) *history {
 		told:    map[string]int32{},
 		counts:  map[string]int32{},
 		waiting: map[string]bool{},
+		probes:  map[string]podrules.ProbeResult{},
 		pod: &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{UID: "u1", Name: "p", Namespace: "n"},
 			Spec: v1.PodSpec{
@@ -73,6 +82,25 @@ func newHistory(choice byte) *history {
 				Containers:    []v1.Container{{Name: "b"}, {Name: "a"}},
 			},
 		},
+	}
+	if choice&0x20 != 0 {
+		h.pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e"}}}
+	}
+	if choice&0x40 != 0 { // what ends with 3 restarts all
+		for i := range h.pod.Spec.Containers {
+			c := &h.pod.Spec.Containers[i]
+			c.RestartPolicy = new(v1.ContainerRestartPolicyNever)
+			c.RestartPolicyRules = []v1.ContainerRestartRule{{
+				Action: v1.ContainerRestartRuleActionRestartAllContainers,
+				ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
+					Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{3},
+				},
+			}}
+		}
+	}
+	if choice&0x80 != 0 {
+		h.pod.Spec.Containers[0].StartupProbe = &v1.Probe{}
+		h.pod.Spec.Containers[1].ReadinessProbe = &v1.Probe{}
 	}
 	if choice&0x10 != 0 {
 		h.pod.Spec.InitContainers = []v1.Container{{Name: "i"}, {Name: "s", RestartPolicy: new(v1.ContainerRestartPolicyAlways)}}
@@ -83,9 +111,9 @@ func newHistory(choice byte) *history {
 
 func (h *history) play(step byte) {
 	h.now = h.now.Add(time.Duration(1+step%3) * time.Second)
-	names := []string{"a", "b", "i", "s"}
-	if len(h.pod.Spec.InitContainers) == 0 {
-		names = names[:2]
+	var names []string
+	for _, c := range podrules.Containers(h.pod) {
+		names = append(names, c.Name)
 	}
 	name := names[int(step>>4)%len(names)]
 	newest := h.facts.Newest(name)
@@ -110,11 +138,29 @@ func (h *history) play(step byte) {
 		h.last = "toggle the waiting reason of " + name
 		h.waiting[name] = !h.waiting[name]
 	case 14:
-		if step>>4 == 15 {
+		switch {
+		case step>>4 == 15:
 			h.last = "delete"
 			h.pod.DeletionTimestamp = &metav1.Time{Time: h.now}
+		case step>>4 >= 10:
+			h.removeAll()
+		}
+	case 15:
+		if newest != nil {
+			h.last = "probe of " + newest.ID
+			h.probes[newest.ID] = podrules.ProbeResult(step >> 4 % 3)
 		}
 	}
+}
+
+// removeAll does what follows when a rule asks for it: every record goes, and each container has to start anew.
+func (h *history) removeAll() {
+	if !podrules.RestartAllTriggered(h.pod, &h.facts) || podrules.Terminal(h.phase) {
+		return
+	}
+	h.last = "removal of all"
+	h.facts.Containers = slices.DeleteFunc(h.facts.Containers, func(r cri.ContainerStatus) bool { return r.Name != "e" })
+	h.restarting = true
 }
 
 func (h *history) exit(r *cri.ContainerStatus, code int32) {
@@ -161,6 +207,9 @@ func (h *history) lose(r *cri.ContainerStatus, state bool) {
 
 // start makes a new instance as podsync does: numbered after the newest record, or from 0 if there is none.
 func (h *history) start(name string, newest *cri.ContainerStatus) {
+	if name == "e" && h.cached != nil && h.cached.EphemeralContainerStatuses[0].ContainerID != "" {
+		return // it is made once
+	}
 	if newest != nil && newest.State == cri.ContainerRunning || h.pod.DeletionTimestamp != nil || podrules.Terminal(h.phase) {
 		return
 	}
@@ -184,9 +233,14 @@ func (h *history) look(t *testing.T, when string) {
 	status := Generate(Input{
 		Pod: h.pod, Runtime: &facts, Cached: h.cached, Now: h.now,
 		WaitingReason: func(name string) (string, string, bool) {
+			if h.restarting {
+				return reasonRestartingAll, messageRestartingAll, true
+			}
 			return "CrashLoopBackOff", "back-off", h.waiting[name]
 		},
+		Probes: h,
 	})
+	h.restarting = false
 	h.check(t, when, &status)
 	h.cached = &status
 }
@@ -213,7 +267,12 @@ func (h *history) check(t *testing.T, when string, status *v1.PodStatus) {
 	}
 	h.phase = status.Phase
 	told := map[string]int32{}
-	for _, st := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
+	for _, st := range slices.Concat(
+		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses) {
+		if c, _ := podrules.Find(h.pod, st.Name); st.Ready && (st.Name == "e" || st.State.Running != nil &&
+			(!*st.Started || c.ReadinessProbe != nil && h.probes[h.facts.Newest(st.Name).ID] == podrules.ProbeFailed)) {
+			t.Errorf("%s: %s is said to be ready", when, st.Name)
+		}
 		if st.RestartCount < h.counts[st.Name] {
 			t.Errorf("%s: the restart count of %s fell from %d to %d", when, st.Name, h.counts[st.Name], st.RestartCount)
 		}
