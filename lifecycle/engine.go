@@ -23,6 +23,7 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
 	"github.com/tombolo-dev/tombolo/lifecycle/podsync"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
+	"github.com/tombolo-dev/tombolo/lifecycle/probe"
 	"github.com/tombolo-dev/tombolo/lifecycle/status"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
 	"github.com/tombolo-dev/tombolo/lifecycle/volume"
@@ -35,6 +36,7 @@ type Runtime interface {
 	termination.Runtime
 	image.Runtime
 	gc.Runtime
+	probe.Runtime
 }
 
 // Options configure New. All fields but Node, Logger and Registerer are required.
@@ -83,8 +85,10 @@ type Engine struct {
 	images   *image.Manager
 	term     *termination.Terminator
 	volumes  *volume.Manager
+	probes   *probe.Manager
 	gc       *gc.Collector
 	messages *messages
+	shown    shown
 	metrics  *metrics
 
 	// workers is made by Run, because workers live as long as Run's context.
@@ -116,7 +120,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: o, log: o.Logger, clock: o.Clock,
-		messages: newMessages(o.Host), metrics: newMetrics(o.Registerer),
+		messages: newMessages(o.Host), shown: shown{last: map[types.UID]*cri.PodStatus{}}, metrics: newMetrics(o.Registerer),
 		desired: map[types.UID]*v1.Pod{}, rejected: map[types.UID]struct{}{}, seen: map[types.UID]struct{}{},
 		confirming: map[types.UID]struct{}{}, collecting: make(chan struct{}, collectParallel),
 	}
@@ -143,9 +147,14 @@ func (e *Engine) assemble() {
 	e.images = image.New(image.Options{
 		Images: o.Runtime, Clock: o.Clock, Recorder: o.Recorder, Logger: part(o.Logger, "image"), Registerer: o.Registerer,
 	})
+	e.probes = probe.New(probe.Options{
+		Runtime: o.Runtime, Prober: o.Host, Cache: e.pleg, HostIP: e.hostIP, Clock: o.Clock, Recorder: o.Recorder,
+		Starting: func(pod *v1.Pod, cs *cri.ContainerStatus) bool { return e.sync.AwaitsPostStart(pod, cs) },
+		Logger:   part(o.Logger, "probe"), Registerer: o.Registerer,
+	})
 	e.sync = podsync.New(podsync.Options{
 		Runtime: o.Runtime, Images: e.images,
-		Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host, Identity: o.Identity, Facts: o.Machine.Facts,
+		Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host, Probes: e.probes, Identity: o.Identity, Facts: o.Machine.Facts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,
 	})
@@ -164,7 +173,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		Logger: part(e.log, "podworker"), Registerer: e.opts.Registerer,
 	})
 	var wg sync.WaitGroup
-	for _, run := range []func(context.Context){e.opts.Source.Run, e.pleg.Run, e.status.Run, e.gc.Run} {
+	for _, run := range []func(context.Context){e.opts.Source.Run, e.pleg.Run, e.status.Run, e.gc.Run, e.probes.Run} {
 		wg.Go(func() { run(ctx) })
 	}
 	e.loop(ctx, &wg)

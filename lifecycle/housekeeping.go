@@ -167,6 +167,8 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 		e.messages.forget(uid)
 		e.sync.Forget(uid) // and the images' memory with it
 		e.term.Forget(uid)
+		e.probes.Remove(uid)
+		e.shown.forget(uid)
 	}
 }
 

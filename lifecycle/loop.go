@@ -38,6 +38,8 @@ func (e *Engine) loop(ctx context.Context, wg *sync.WaitGroup) {
 			e.handlePod(ev)
 		case ev := <-e.pleg.Events():
 			e.handleRuntime(ev)
+		case u := <-e.probes.Updates():
+			e.handleProbe(u)
 		case <-tick.C():
 			e.housekeep(ctx, wg)
 		}

@@ -35,6 +35,7 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 	if err := e.ready(pod); err != nil {
 		return out, err
 	}
+	e.probes.Sync(pod)
 	result := e.sync.Sync(ctx, pod, rs)
 	out.Acted = result.Acted
 	if result.Acted {
@@ -77,7 +78,21 @@ func (e *Engine) publish(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, te
 	if err := e.messages.collect(ctx, pod, rs); err != nil {
 		return v1.PodStatus{}, err
 	}
+	e.shown.mu.Lock()
+	defer e.shown.mu.Unlock()
+	st := e.generate(pod, rs, terminal)
+	e.shown.last[pod.UID] = rs
+	if terminal {
+		delete(e.shown.last, pod.UID)
+	}
+	e.status.Set(pod, st)
+	return st, nil
+}
+
+// generate computes the pod's status. Call it with the lock of shown held.
+func (e *Engine) generate(pod *v1.Pod, rs *cri.PodStatus, terminal bool) v1.PodStatus {
 	in := status.Input{
+		Probes: e.probes, Starting: func(cs *cri.ContainerStatus) bool { return e.sync.AwaitsPostStart(pod, cs) },
 		Pod: pod, Runtime: rs, Terminal: terminal, HostIPs: e.opts.Machine.HostIPs(), Now: e.clock.Now(),
 		WaitingReason: func(container string) (string, string, bool) {
 			return e.sync.WaitingReason(pod.UID, container)
@@ -87,13 +102,12 @@ func (e *Engine) publish(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, te
 	if cached, ok := e.status.Get(pod.UID); ok {
 		in.Cached = &cached
 	}
-	st := status.Generate(in)
-	e.status.Set(pod, st)
-	return st, nil
+	return status.Generate(in)
 }
 
 // SyncTerminatingPod stops every container of the pod by the deadline.
 func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, deadline time.Time) error {
+	e.probes.StopStartupAndLiveness(pod.UID)
 	if _, err := e.publish(ctx, pod, rs, false); err != nil && ctx.Err() == nil {
 		// It is told at the end of this step. A message that cannot be read must not keep the pod running.
 		e.log.Warn("publishing that a pod terminates", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
@@ -105,6 +119,7 @@ func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.Po
 	if err != nil {
 		return err
 	}
+	e.probes.Remove(pod.UID)
 	_, err = e.publish(ctx, pod, after, true)
 	return err
 }

@@ -43,7 +43,7 @@ func TestRunningPodIsNotRefusedThoughItsStatusWasNeverWritten(t *testing.T) {
 		w.stop()
 		w.api.edit("a", func(p *v1.Pod) {
 			p.Status = v1.PodStatus{Phase: v1.PodPending}
-			p.Spec.Containers[0].LivenessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{}}}
+			p.Spec.HostPID = true
 		})
 		w.start()
 		time.Sleep(time.Minute)

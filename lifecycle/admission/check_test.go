@@ -89,7 +89,7 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 	for _, tc := range []struct{ spec, field, remedy string }{
 		{`{volumes: [{name: kube-api-access-x, projected: {sources: [{serviceAccountToken: {path: token}}]}}], containers: [{name: c}]}`,
 			"spec.volumes[0].projected", "set automountServiceAccountToken: false"},
-		{`{containers: [{name: a}, {name: b, livenessProbe: {}}]}`, "spec.containers[1].livenessProbe", "probes are not run"},
+		{`{containers: [{name: a}, {name: b, volumeDevices: [{name: d}]}]}`, "spec.containers[1].volumeDevices", "remove them"},
 		{`{containers: [{name: a, ports: [{containerPort: 80}, {containerPort: 81, hostPort: 8081}]}]}`,
 			"spec.containers[0].ports[1].hostPort", "kubectl port-forward"},
 		{`{initContainers: [{name: side, restartPolicy: Always}], containers: [{name: a}]}`,
@@ -126,14 +126,14 @@ metadata: {annotations: {tombolo.dev/prestop-on-exit: "true", container.apparmor
 spec:
 	hostPID: true
 	volumes: [{name: s, secret: {secretName: x}}]
-	containers: [{name: a, stdin: true, readinessProbe: {}}, {name: b, startupProbe: {}}]
+	containers: [{name: a, stdin: true, volumeDevices: [{name: d}]}, {name: b, envFrom: [{}]}]
 `)
 	const want = "this node cannot run the pod as it is written: " +
 		"metadata.annotations[tombolo.dev/prestop-on-exit] (preStop is run only when a container is stopped; remove it); " +
 		"metadata.annotations[container.apparmor.security.beta.kubernetes.io/a] (it is not applied; remove it); " +
 		"spec.volumes[0].secret (Secrets are not mounted; use a hostPath); " +
-		"spec.containers[0].readinessProbe (probes are not run; remove it); " +
-		"spec.containers[1].startupProbe (probes are not run; remove it); " +
+		"spec.containers[0].volumeDevices (block devices are not attached; remove them); " +
+		"spec.containers[1].envFrom (ConfigMaps and Secrets are not read; use literal env values); " +
 		"spec.hostPID (the host's processes are not shared; remove it)"
 	r := Check(pod, Facts{})
 	if r == nil {
@@ -147,13 +147,13 @@ spec:
 func TestMessageFitsIntoAnEventAndTellsHowMuchIsLeftOut(t *testing.T) {
 	pod := &v1.Pod{}
 	for i := range 60 {
-		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: fmt.Sprint(i), LivenessProbe: &v1.Probe{}})
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: fmt.Sprint(i), VolumeDevices: []v1.VolumeDevice{{}}})
 	}
 	message := Check(pod, Facts{}).Message
 	if len(message) > maxMessage {
 		t.Errorf("%d bytes, more than %d", len(message), maxMessage)
 	}
-	listed := strings.Count(message, "livenessProbe")
+	listed := strings.Count(message, "volumeDevices")
 	if want := fmt.Sprintf("; and %d more fields", 60-listed); listed < 10 || !strings.HasSuffix(message, want) {
 		t.Errorf("%d fields are listed, and the message does not end with %q: %s", listed, want, message)
 	}

@@ -148,9 +148,9 @@ var containerRules = []rule{
 	{path: "volumeMounts[].subPathExpr", note: "a part of a volume cannot be mounted; mount the whole volume"},
 	{path: "volumeMounts[].bindMountOptions", note: "they are not applied; remove them"},
 	{path: "volumeDevices", note: "block devices are not attached; remove them"},
-	{path: "livenessProbe", note: notProbed},
-	{path: "readinessProbe", note: notProbed},
-	{path: "startupProbe", note: notProbed},
+	{path: "livenessProbe", verdict: supported, note: probedByHost},
+	{path: "readinessProbe", verdict: supported, note: probedByHost},
+	{path: "startupProbe", verdict: supported, note: probedByHost},
 	{path: "lifecycle", verdict: inside},
 	{path: "lifecycle.postStart", note: "the hook is not run; do its work in the container's command"},
 	{path: "lifecycle.preStop", verdict: inside},
@@ -192,8 +192,8 @@ var annotationRules = []rule{
 }
 
 const (
-	notApplied  = "it is not applied; remove it"
-	userOfImage = "it is not applied; set the user in the image"
-	notProbed   = "probes are not run; remove it"
-	noStorage   = "storage is not attached; use a hostPath"
+	notApplied   = "it is not applied; remove it"
+	userOfImage  = "it is not applied; set the user in the image"
+	probedByHost = "made from the remote host; a lost link is no failure"
+	noStorage    = "storage is not attached; use a hostPath"
 )
