@@ -64,7 +64,7 @@ func limitsTables() string {
 	table("Pod", "", podRules)
 	table("Pod securityContext", "securityContext.", podSecurityRules)
 	table("Volumes", "volumes[].", volumeRules)
-	table("Containers and init containers", "", containerRules)
+	table("Containers, init containers and ephemeral containers", "", containerRules)
 	table("Container securityContext", "securityContext.", containerSecurityRules)
 	table("Annotations", "", annotationRules)
 	return b.String()

@@ -48,7 +48,7 @@ func allRules() []rule {
 	out = append(out, podRules...)
 	out = append(out, prefixed("spec.securityContext.", podSecurityRules)...)
 	out = append(out, prefixed("spec.volumes[].", volumeRules)...)
-	for _, list := range []string{"spec.containers[].", "spec.initContainers[]."} {
+	for _, list := range []string{"spec.containers[].", "spec.initContainers[].", "spec.ephemeralContainers[]."} {
 		out = append(out, prefixed(list, containerRules)...)
 		out = append(out, prefixed(list+"securityContext.", containerSecurityRules)...)
 	}

@@ -8,7 +8,8 @@ var podRules = []rule{
 	{path: "spec.volumes", verdict: inside},
 	{path: "spec.initContainers", verdict: inside},
 	{path: "spec.containers", verdict: inside},
-	{path: "spec.ephemeralContainers", note: "debug containers are not started; use kubectl exec"},
+	{path: "spec.ephemeralContainers", verdict: inside},
+	{path: "spec.ephemeralContainers[].targetContainerName", verdict: supported},
 	{path: "spec.restartPolicy", verdict: supported},
 	{path: "spec.terminationGracePeriodSeconds", verdict: supported},
 	{path: "spec.activeDeadlineSeconds", note: "deadlines are not enforced; remove it, or use a Job's own activeDeadlineSeconds"},
@@ -105,7 +106,7 @@ var volumeRules = []rule{
 	{path: "vsphereVolume", note: noStorage},
 }
 
-// containerRules are the rules for one container, regular or init.
+// containerRules are the rules for one container, regular, init or ephemeral.
 var containerRules = []rule{
 	{path: "name", verdict: supported},
 	{path: "image", verdict: supported, note: "may be changed while the pod runs"},
@@ -136,8 +137,8 @@ var containerRules = []rule{
 	{path: "resources.requests[*]", note: "the node has no such resource; remove it"},
 	{path: "resources.claims", note: "devices are not allocated; remove them"},
 	{path: "resizePolicy", verdict: elsewhere, note: "containers are not resized in place"},
-	{path: "restartPolicy", note: "containers have no restart policy of their own; run a sidecar (an init container with Always) as a regular container, else use the pod's restartPolicy"},
-	{path: "restartPolicyRules", note: "use the pod's restartPolicy"},
+	{path: "restartPolicy", verdict: supported, note: "`Always` makes an init container a sidecar"},
+	{path: "restartPolicyRules", verdict: supported},
 	{path: "volumeMounts", verdict: inside},
 	{path: "volumeMounts[].name", verdict: supported},
 	{path: "volumeMounts[].mountPath", verdict: supported},
@@ -152,7 +153,11 @@ var containerRules = []rule{
 	{path: "readinessProbe", verdict: supported, note: probedByHost},
 	{path: "startupProbe", verdict: supported, note: probedByHost},
 	{path: "lifecycle", verdict: inside},
-	{path: "lifecycle.postStart", note: "the hook is not run; do its work in the container's command"},
+	{path: "lifecycle.postStart", verdict: inside},
+	{path: "lifecycle.postStart.exec", verdict: supported},
+	{path: "lifecycle.postStart.httpGet", verdict: supported, note: "the request is made by the remote host"},
+	{path: "lifecycle.postStart.tcpSocket", note: "Kubernetes has no such hook; use exec or httpGet"},
+	{path: "lifecycle.postStart.sleep", verdict: supported},
 	{path: "lifecycle.preStop", verdict: inside},
 	{path: "lifecycle.preStop.exec", verdict: supported},
 	{path: "lifecycle.preStop.httpGet", note: "only exec hooks are run; use exec"},
