@@ -19,7 +19,7 @@ import (
 // programs answer exec probes; the command is the kind of the probe.
 type programs struct {
 	mu sync.Mutex
-	// fail says which probes fail, by kind and the container's number of restarts ("" for all).
+	// fail says which probes fail: "kind" in every container, "kind id" in one.
 	fail map[string]bool
 	hang map[types.UID]bool
 	runs map[string]int
