@@ -105,6 +105,7 @@ func (w *Workers) dispatch(wk *worker, j job, status *cri.PodStatus) (acted bool
 	switch j.phase {
 	case PhaseSync:
 		out, err := w.steps.SyncPod(j.ctx, j.update, j.pod, status)
+		w.wakeAt(wk, out.WakeAt)
 		if out.Terminal && err == nil {
 			w.completed(wk)
 		}
@@ -129,6 +130,12 @@ func (w *Workers) logFailure(wk *worker, j job, err error) {
 	log("step of a pod failed, trying again", "uid", wk.uid, "phase", j.phase.String(), "error", err)
 }
 
+func (w *Workers) wakeAt(wk *worker, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wk.state.wakeAt = at
+}
+
 // completed records that the pod ended by itself.
 func (w *Workers) completed(wk *worker) {
 	w.mu.Lock()
@@ -149,7 +156,7 @@ func (w *Workers) advance(wk *worker, j job, err error) (time.Duration, bool) {
 	now := w.clock.Now()
 	if err != nil {
 		w.logFailure(wk, j, err)
-		return w.retryDelay(j.phase, err, now), false
+		return wk.state.untilDue(w.retryDelay(j.phase, err, now), now), false
 	}
 	wk.failing = false
 	switch {
@@ -169,5 +176,5 @@ func (w *Workers) advance(wk *worker, j job, err error) (time.Duration, bool) {
 	case wk.state.phase() != PhaseSync:
 		wk.poke()
 	}
-	return w.retryDelay(j.phase, nil, now), false
+	return wk.state.untilDue(w.retryDelay(j.phase, nil, now), now), false
 }

@@ -45,6 +45,8 @@ type state struct {
 	// deadline is when the last container must have been killed. It is zero before termination is requested and only
 	// moves closer after.
 	deadline time.Time
+	// wakeAt is when the next sync is due at the latest, zero if that does not matter.
+	wakeAt time.Time
 }
 
 func (s *state) phase() Phase {
@@ -58,6 +60,14 @@ func (s *state) phase() Phase {
 	default:
 		return PhaseSync
 	}
+}
+
+// untilDue is the time to the next step, which would be due after delay if there were no time to wake at.
+func (s *state) untilDue(delay time.Duration, now time.Time) time.Duration {
+	if s.wakeAt.IsZero() || s.phase() != PhaseSync {
+		return delay
+	}
+	return min(delay, max(s.wakeAt.Sub(now), 0))
 }
 
 // born makes the state of a pod that had ended before this process saw it, with nothing of it running: only its resources are

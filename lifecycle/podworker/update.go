@@ -84,6 +84,8 @@ type Outcome struct {
 	Terminal bool
 	// Acted says that something was changed in the runtime: the next step must not begin before that can be seen.
 	Acted bool
+	// WakeAt is when the pod is due again at the latest, whatever else is told. Zero is no such time.
+	WakeAt time.Time
 }
 
 // Cache tells what runs.

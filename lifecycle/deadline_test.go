@@ -1,0 +1,65 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/test/fakecri"
+)
+
+func withActiveDeadline(seconds int64) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.ActiveDeadlineSeconds, p.Spec.TerminationGracePeriodSeconds = &seconds, new(int64(30))
+	}
+}
+
+// deadlineOf is when the active time of the pod in the API ends.
+func (w *world) deadlineOf(p *v1.Pod) time.Time {
+	return p.Status.StartTime.Add(time.Duration(*p.Spec.ActiveDeadlineSeconds) * time.Second)
+}
+
+func TestPodPastItsActiveDeadlineFailsOnlyWhenItsContainersAreGone(t *testing.T) {
+	for name, restart := range map[string]bool{"same process": false, "process restarted before the deadline": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.cri.Behave(fakecri.Selector{Container: "main"}, fakecri.Behaviour{OnTERM: fakecri.TERM{Ignore: true}})
+				w.api.create(testPod("a", withActiveDeadline(45)))
+				w.eventually("running", 10*time.Second, w.running("a"))
+				deadline := w.deadlineOf(w.api.get("a"))
+				if restart {
+					w.restart()
+				}
+				time.Sleep(time.Until(deadline) + 20*time.Second)
+				if p := w.api.get("a"); p.Status.Phase != v1.PodRunning || len(w.cri.Running("a")) != 1 {
+					t.Fatalf("phase %s with %v running, want Running and main", p.Status.Phase, w.cri.Running("a"))
+				}
+				w.eventually("failed", 20*time.Second, func() bool { return w.api.get("a").Status.Phase == v1.PodFailed })
+				p := w.api.get("a")
+				end := p.Status.ContainerStatuses[0].State.Terminated
+				if p.Status.Reason != "DeadlineExceeded" || end == nil || end.ExitCode != 137 {
+					t.Errorf("reason %q, container %+v; want DeadlineExceeded and exit code 137", p.Status.Reason, end)
+				}
+				c, _ := w.cri.Newest("a", "main")
+				if late := c.Signals[0].At.Sub(deadline); late < 0 || late > time.Second {
+					t.Errorf("the stop signal came %s after the deadline", late)
+				}
+			})
+		})
+	}
+}
+
+func TestActiveDeadlineAbandonsAPull(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cri.Inject(fakecri.Fault{Method: "PullImage", Hang: true})
+		w.api.create(testPod("a", withActiveDeadline(20)))
+		w.eventually("failed", 25*time.Second, func() bool { return w.api.get("a").Status.Phase == v1.PodFailed })
+		if got := w.api.get("a").Status.Reason; got != "DeadlineExceeded" {
+			t.Errorf("reason %q", got)
+		}
+	})
+}
