@@ -5,11 +5,16 @@
 // observation with the spec (ComputeActions, pure) and does what follows (everything else): kill what must go, make the
 // sandbox, start the next init container or the regular ones.
 //
-//	ComputeActions ─► volumes ─► kills ─► prune init records ─► sandbox ─► init container ─► regular containers
+//	ComputeActions ─► volumes ─► kills ─► removals (all are restarted) ─► prune init records ─► sandbox
+//	    ─► awaited postStart hooks ─► ephemeral ─► init and sidecar ─► regular containers
 //
-// A step that fails ends the sync, except that one regular container does not wait for another. Nothing is remembered
-// between syncs but why containers wait (shown in their status) and the crash-loop back-off: the next sync begins with
-// what the runtime then says, so a call whose answer was lost is simply seen.
+// A step that fails ends the sync, except that only a regular init container holds up the others. Nothing is remembered
+// between syncs but why containers wait (shown in their status), the crash-loop back-off and which postStart hooks ended:
+// the next sync begins with what the runtime then says, so a call whose answer was lost is simply seen. A hook whose end
+// is not remembered is asked for again; the host runs it once and knows how it ended.
+//
+// New pods pass a gate that bounds how many make their sandbox or first containers at once. Whatever ran before never
+// waits there.
 //
 // It must not know phases and conditions of the API (package status), when a pod is synced again (package podworker), or
 // how a pod ends (package termination).

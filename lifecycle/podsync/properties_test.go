@@ -37,7 +37,10 @@ func TestComputeActionsKeepsItsPromises(t *testing.T) {
 func randomPod(t *testing.T, r *rand.Rand) (*v1.Pod, *cri.PodStatus) {
 	t.Helper()
 	policies := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}
-	pod := testPod(policies[r.IntN(3)], []string{"web", "web,side", "one|web", "one,two|web,side"}[r.IntN(4)])
+	pod := testPod(policies[r.IntN(3)], []string{"web", "web,side", "one|web", "one,two|web,side", "proxy,one|web", "one,proxy|web,side"}[r.IntN(6)])
+	if c, _ := podrules.Find(pod, "proxy"); c != nil {
+		mark(t, pod, "proxy:sidecar")
+	}
 	sandboxes := []string{"", "0+", "0-", "1+ 0-", "1- 0-", "1+ 0+", "1- 0+"}[r.IntN(7)]
 	states := []string{"created", "running", "running", "changed", "unknown", "oom", "exit0", "exit0", "exit1"}
 	names := []string{}
@@ -95,11 +98,17 @@ func (p *promises) ofKills() {
 
 func (p *promises) ofStarts() {
 	a, past := p.a, podrules.PastInit(p.pod, p.status)
+	inits := 0 // sidecars start beside anything
+	for _, i := range a.InitToStart {
+		if !podrules.IsSidecar(&p.pod.Spec.InitContainers[i]) {
+			inits++
+		}
+	}
 	p.must(!a.KillPod || a.CreateSandbox || !a.starts(), "something is started in a sandbox that is stopped")
 	p.must(!a.CreateSandbox || a.SandboxID == "", "a sandbox is made and another is to be used")
-	p.must(len(a.InitToStart) == 0 || len(a.ToStart) == 0, "init and regular containers are started together")
-	p.must(len(a.InitToStart) <= 1, "several init containers are started together")
-	p.must(len(a.InitToStart) == 0 || a.CreateSandbox || !past, "an init container is started after the regular ones")
+	p.must(inits == 0 || len(a.ToStart) == 0, "init and regular containers are started together")
+	p.must(inits <= 1, "several init containers are started together")
+	p.must(inits == 0 || a.CreateSandbox || !past, "an init container is started after the regular ones")
 	if len(a.ToStart) > 0 && len(p.pod.Spec.InitContainers) > 0 {
 		p.must(!a.CreateSandbox, "regular containers are started in a new sandbox before the init containers")
 		p.must(past || lastInitSucceeded(p.pod, p.status, a.SandboxID), "regular containers are started before the init containers are done")
@@ -136,10 +145,14 @@ func isStarted(pod *v1.Pod, a Actions, name string) bool {
 }
 
 func lastInitSucceeded(pod *v1.Pod, status *cri.PodStatus, sandboxID string) bool {
-	last := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1].Name
+	c := &pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
+	last := c.Name
 	for i := range status.Containers {
 		record := &status.Containers[i]
 		if record.Name == last && record.SandboxID == sandboxID {
+			if podrules.IsSidecar(c) {
+				return record.State == cri.ContainerRunning
+			}
 			return record.State == cri.ContainerExited && !podrules.InitFailed(record)
 		}
 	}

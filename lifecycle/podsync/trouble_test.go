@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/test/fakecri"
 )
 
@@ -23,7 +24,7 @@ import (
 // image changes and the process restarts, in an order made of a seed. The runtime watches that no name runs twice and
 // that nothing is killed without its grace period; when the trouble is over, each pod must do what it is for.
 func TestPodsSurviveAnyOrderOfTrouble(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(60) {
 		if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { newTrouble(t, seed).run(t) })
 		}); !ok {
@@ -48,12 +49,23 @@ func newTrouble(t *testing.T, seed uint64) *trouble {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
 	policy := []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever}[r.IntN(4)]
-	containers := []string{"web", "web,side", "one|web", "one,two|web,side"}[r.IntN(4)]
-	return &trouble{
+	containers := []string{"web", "web,side", "one|web", "one,two|web,side", "proxy,one|web", "one,proxy|web,side"}[r.IntN(6)]
+	u := &trouble{
 		bench: newBench(fakecri.Start(t, fakecri.Options{Skew: time.Duration(r.IntN(3)-1) * time.Hour}), policy, containers),
 		r:     r, number: map[string]uint32{}, seen: map[string]bool{}, done: map[string]bool{},
 		log: []string{string(policy) + " " + containers},
 	}
+	mark(t, u.pod, "web:hook web:liveness")
+	if c, _ := podrules.Find(u.pod, "proxy"); c != nil {
+		mark(t, u.pod, "proxy:sidecar proxy:liveness")
+	}
+	if r.IntN(2) == 0 {
+		mark(t, u.pod, "web:"+map[v1.RestartPolicy]string{always: "always", onFailure: "onfailure", never: "never"}[policy]+" web:all42")
+	}
+	if r.IntN(2) == 0 {
+		u.pod.Spec.EphemeralContainers = debugContainer("")
+	}
+	return u
 }
 
 func (u *trouble) run(t *testing.T) {
@@ -79,9 +91,14 @@ func (u *trouble) note(format string, args ...any) {
 // happen makes one thing happen.
 func (u *trouble) happen(t *testing.T) {
 	t.Helper()
-	switch u.r.IntN(10) {
+	switch u.r.IntN(11) {
 	case 0, 1:
-		u.end(int32(u.r.IntN(2)))
+		u.end([]int32{0, 0, 1, 42}[u.r.IntN(4)])
+	case 10:
+		if c, ok := u.pick(runtimeapi.ContainerState_CONTAINER_RUNNING); ok {
+			u.note("%s/%d is not alive", c.Name, c.Attempt)
+			u.probes[string(podrules.LivenessProbe)+" "+c.ID] = podrules.ProbeFailed
+		}
 	case 2:
 		if boxes := u.rt.Sandboxes(u.pod.UID); len(boxes) > 0 {
 			u.note("sandbox dies")
@@ -166,10 +183,16 @@ func (u *trouble) inject() {
 // step syncs once and checks what came of it.
 func (u *trouble) step(t *testing.T) {
 	t.Helper()
-	r := u.syncer.Sync(t.Context(), u.pod, u.observe(t))
+	before := u.observe(t)
+	past := podrules.PastInit(u.pod, before)
+	r := u.syncer.Sync(t.Context(), u.pod, before)
 	var records []string
 	for _, c := range u.rt.Containers(u.pod.UID) {
 		records = append(records, fmt.Sprintf("%s/%d@%s %s", c.Name, c.Attempt, c.SandboxID[60:], c.State))
+		if _, kind := podrules.Find(u.pod, c.Name); kind == podrules.InitContainer && past && !c.StartedAt.IsZero() && !u.seen[c.ID] &&
+			c.SandboxID == before.ReadySandbox().ID {
+			t.Errorf("%s was started in a sandbox that is past its init containers", c.Name)
+		}
 		u.check(t, c)
 	}
 	u.note("sync %v: %v", r.Err, records)
@@ -185,12 +208,19 @@ func (u *trouble) check(t *testing.T, c fakecri.Container) {
 	if last, again := u.number[c.Name]; again && c.Attempt <= last {
 		t.Errorf("%s was started with number %d after number %d", c.Name, c.Attempt, last)
 	}
+	_, again := u.number[c.Name]
 	u.number[c.Name] = c.Attempt
+	if _, kind := podrules.Find(u.pod, c.Name); kind == podrules.EphemeralContainer {
+		if again {
+			t.Errorf("%s was started twice", c.Name)
+		}
+		return
+	}
 	for i, init := range u.pod.Spec.InitContainers {
 		if init.Name == c.Name {
 			break
 		}
-		if !u.done[c.SandboxID+" "+init.Name] {
+		if !u.done[c.SandboxID+" "+init.Name] && !podrules.IsSidecar(&init) {
 			t.Errorf("%s was started in a sandbox in which init container %d had not succeeded", c.Name, i)
 		}
 	}
@@ -201,6 +231,12 @@ func (u *trouble) publish() {
 	u.pod = u.pod.DeepCopy()
 	u.pod.Status = v1.PodStatus{}
 	for name, n := range u.number {
+		if _, kind := podrules.Find(u.pod, name); kind == podrules.EphemeralContainer {
+			u.pod.Status.EphemeralContainerStatuses = []v1.ContainerStatus{
+				{Name: name, State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
+			}
+			continue
+		}
 		u.pod.Status.ContainerStatuses = append(u.pod.Status.ContainerStatuses, v1.ContainerStatus{Name: name, RestartCount: int32(n)})
 		u.logs.next[name] = int32(n) + 1
 	}
@@ -212,7 +248,7 @@ func (u *trouble) settle(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		u.step(t)
 		for _, c := range u.rt.Containers(u.pod.UID) {
-			if c.Alive && !isRegular(u.pod, c.Name) {
+			if c.Alive && kindOf(u.pod, c.Name) == podrules.InitContainer {
 				u.rt.Exit(c.ID, 0)
 				u.done[c.SandboxID+" "+c.Name] = true
 			}
@@ -223,6 +259,9 @@ func (u *trouble) settle(t *testing.T) {
 		newest, _ := u.rt.Newest(u.pod.UID, c.Name)
 		switch {
 		case slices.Contains(running, c.Name):
+			if u.hooks.ended["postStart "+newest.ID] == nil && c.Lifecycle != nil {
+				t.Errorf("%s runs and its postStart hook was never run", c.Name)
+			}
 			if got := newest.Config.GetImage().GetUserSpecifiedImage(); got != c.Image {
 				t.Errorf("%s runs %s, want %s", c.Name, got, c.Image)
 			}
