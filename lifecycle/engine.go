@@ -154,7 +154,7 @@ func (e *Engine) assemble() {
 	})
 	e.sync = podsync.New(podsync.Options{
 		Runtime: o.Runtime, Images: e.images,
-		Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host, Probes: e.probes, Identity: o.Identity, Facts: o.Machine.Facts,
+		Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host, Probes: e.probes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,
 	})

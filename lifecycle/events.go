@@ -14,6 +14,7 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
+	"github.com/tombolo-dev/tombolo/lifecycle/status"
 )
 
 // removedGrace is what the containers of a pod get whose API object vanished under them (a force delete): the least
@@ -70,11 +71,14 @@ func (e *Engine) updated(pod *v1.Pod) {
 }
 
 // reconciled takes a change of the status alone, which is nearly always our own. A phase that another writer made terminal
-// ends the pod.
+// ends the pod; the condition of a readiness gate may make it ready or unready.
 func (e *Engine) reconciled(pod *v1.Pod) {
 	e.remember(pod)
 	e.status.Observe(pod)
-	if podrules.Terminal(pod.Status.Phase) && !e.isRejected(pod.UID) && !e.workers.TerminationRequested(pod.UID) {
+	if e.isRejected(pod.UID) || e.workers.TerminationRequested(pod.UID) {
+		return
+	}
+	if podrules.Terminal(pod.Status.Phase) || status.ReadyIsStale(pod) {
 		e.workers.Update(podworker.Update{Type: podworker.Sync, Pod: pod})
 	}
 }

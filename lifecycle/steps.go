@@ -11,9 +11,9 @@ import (
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
-	"github.com/tombolo-dev/tombolo/lifecycle/podref"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 	"github.com/tombolo-dev/tombolo/lifecycle/status"
@@ -30,30 +30,9 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 		return out, err
 	}
 	if podrules.Terminal(st.Phase) {
-		if st.Reason == status.ReasonDeadlineExceeded {
-			e.opts.Recorder.Event(podref.Pod(pod), v1.EventTypeNormal, status.ReasonDeadlineExceeded, status.MessageDeadlineExceeded)
-		}
 		out.Terminal = true
 		return out, nil
 	}
-	deadline, limited := status.Deadline(pod, st.StartTime)
-	if !limited {
-		return e.syncActive(ctx, pod, rs)
-	}
-	// What still goes on when the pod's time is up, a pull for instance, is abandoned.
-	active, cancel := context.WithTimeout(ctx, deadline.Sub(e.clock.Now()))
-	defer cancel()
-	out, err = e.syncActive(active, pod, rs)
-	out.WakeAt = deadline
-	if active.Err() != nil && ctx.Err() == nil {
-		return out, nil
-	}
-	return out, err
-}
-
-// syncActive brings a pod closer to its spec that has neither ended nor used up its time.
-func (e *Engine) syncActive(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus) (podworker.Outcome, error) {
-	var out podworker.Outcome
 	if err := e.ready(pod); err != nil {
 		return out, err
 	}
@@ -125,6 +104,15 @@ func (e *Engine) generate(pod *v1.Pod, rs *cri.PodStatus, terminal bool) v1.PodS
 		in.Cached = &cached
 	}
 	return status.Generate(in)
+}
+
+// sandboxReady tells that containers of the pod can be started, before their images are pulled.
+func (e *Engine) sandboxReady(pod *v1.Pod, _ *runtimeapi.PodSandboxStatus) {
+	e.shown.mu.Lock()
+	defer e.shown.mu.Unlock()
+	if last, ok := e.status.Get(pod.UID); ok {
+		e.status.Set(pod, status.WithSandbox(pod, last, e.clock.Now()))
+	}
 }
 
 // SyncTerminatingPod stops every container of the pod by the deadline.
