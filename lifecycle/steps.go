@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/podref"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 	"github.com/tombolo-dev/tombolo/lifecycle/status"
@@ -30,9 +31,30 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 		return out, err
 	}
 	if podrules.Terminal(st.Phase) {
+		if st.Reason == status.ReasonDeadlineExceeded {
+			e.opts.Recorder.Event(podref.Pod(pod), v1.EventTypeNormal, status.ReasonDeadlineExceeded, status.MessageDeadlineExceeded)
+		}
 		out.Terminal = true
 		return out, nil
 	}
+	deadline, limited := status.Deadline(pod, st.StartTime)
+	if !limited {
+		return e.syncActive(ctx, pod, rs)
+	}
+	// What still goes on when the pod's time is up, a pull for instance, is abandoned.
+	active, cancel := context.WithTimeout(ctx, deadline.Sub(e.clock.Now()))
+	defer cancel()
+	out, err = e.syncActive(active, pod, rs)
+	out.WakeAt = deadline
+	if active.Err() != nil && ctx.Err() == nil {
+		return out, nil
+	}
+	return out, err
+}
+
+// syncActive brings a pod closer to its spec that has neither ended nor used up its time.
+func (e *Engine) syncActive(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus) (podworker.Outcome, error) {
+	var out podworker.Outcome
 	if err := e.ready(pod); err != nil {
 		return out, err
 	}
