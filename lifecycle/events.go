@@ -50,6 +50,9 @@ func (e *Engine) added(pod *v1.Pod) {
 		e.reject(pod, rejection)
 		return
 	}
+	if e.waitsForName(pod) {
+		return
+	}
 	e.workers.Update(podworker.Update{Type: podworker.Create, Pod: pod})
 }
 
@@ -73,6 +76,10 @@ func (e *Engine) updated(pod *v1.Pod) {
 // reconciled takes a change of the status alone, which is nearly always our own. A phase that another writer made terminal
 // ends the pod; the condition of a readiness gate may make it ready or unready.
 func (e *Engine) reconciled(pod *v1.Pod) {
+	if podrules.Static(pod) { // it shows what the API has of a static pod, which is no wish
+		e.status.Observe(pod)
+		return
+	}
 	e.remember(pod)
 	e.status.Observe(pod)
 	if e.isRejected(pod.UID) || e.workers.TerminationRequested(pod.UID) {
@@ -89,9 +96,18 @@ func (e *Engine) removed(pod *v1.Pod) {
 	delete(e.rejected, pod.UID)
 	e.mu.Unlock()
 	if e.workers.Known(pod.UID) {
-		grace := removedGrace
-		e.workers.Update(podworker.Update{Type: podworker.Kill, Pod: pod, Grace: &grace})
+		kill := podworker.Update{Type: podworker.Kill, Pod: pod}
+		if grace := removedGrace; !podrules.Static(pod) { // a static pod is always ended this way
+			kill.Grace = &grace
+		}
+		e.workers.Update(kill)
 	}
+}
+
+// waitsForName says whether a static pod must wait for another one of its name, whose manifest it replaces, to end. Housekeeping
+// starts it then.
+func (e *Engine) waitsForName(pod *v1.Pod) bool {
+	return podrules.Static(pod) && e.workers.NameInUse(pod)
 }
 
 // remember keeps the newest version of a desired pod and returns the one before.

@@ -67,7 +67,7 @@ func (e *Engine) desiredUIDs() (map[types.UID]struct{}, bool) {
 func (e *Engine) startMissing(desired map[types.UID]struct{}) {
 	for uid := range desired {
 		pod, ok := e.pod(uid)
-		if ok && !e.workers.Known(uid) && !e.isRejected(uid) {
+		if ok && !e.workers.Known(uid) && !e.isRejected(uid) && !e.waitsForName(pod) {
 			e.workers.Update(podworker.Update{Type: podworker.Create, Pod: pod})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 )
 
@@ -60,7 +61,9 @@ func (e *Engine) gather(ctx context.Context) {
 				added = append(added, ev.Pod.UID)
 				e.remember(ev.Pod)
 			case PodUpdated, PodReconciled:
-				e.remember(ev.Pod)
+				if !podrules.Static(ev.Pod) {
+					e.remember(ev.Pod)
+				}
 			default:
 				e.handlePod(ev)
 			}

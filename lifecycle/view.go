@@ -49,6 +49,12 @@ func (e *Engine) RuntimeStatus(uid types.UID) (*cri.PodStatus, error) { return e
 // Status returns the status last computed for a pod, which may be newer than the API's.
 func (e *Engine) Status(uid types.UID) (v1.PodStatus, bool) { return e.status.Get(uid) }
 
+// MayRun says whether a container of the pod of that UID may run, which is so while nothing proves otherwise. Call it only while
+// Run runs the pod source.
+func (e *Engine) MayRun(uid types.UID) bool {
+	return e.workers.CouldHaveRunningContainers(uid) || e.pleg.MayRun(uid)
+}
+
 // admissionFacts is what admission needs to know of the node. Pods about which nothing is decided yet do not count.
 func (e *Engine) admissionFacts() admission.Facts {
 	e.mu.RLock()

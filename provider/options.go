@@ -6,6 +6,7 @@ package provider
 import (
 	"errors"
 	"log/slog"
+	"net/http"
 	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,13 @@ import (
 	"github.com/tombolo-dev/tombolo/provider/hostconn"
 	"github.com/tombolo-dev/tombolo/provider/kubeletapi"
 )
+
+// StaticPods are a directory of manifests and a URL of one, which is read with Header. Each may be empty.
+type StaticPods struct {
+	Dir    string
+	URL    string
+	Header http.Header
+}
 
 // Options are what one node is made of.
 type Options struct {
@@ -36,6 +44,9 @@ type Options struct {
 
 	// Host says where the host is. Its Clock, Logger and Version are filled in.
 	Host hostconn.Options
+
+	// StaticPods says where manifests of pods are that do not come from the API.
+	StaticPods StaticPods
 
 	// Listen is the address:port of the kubelet API. NodeIP is where the API server reaches it; invalid: the address from
 	// which the API server is reached.

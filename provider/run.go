@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle"
@@ -21,6 +22,7 @@ import (
 	"github.com/tombolo-dev/tombolo/provider/machine"
 	"github.com/tombolo-dev/tombolo/provider/nodestatus"
 	"github.com/tombolo-dev/tombolo/provider/podsource"
+	"github.com/tombolo-dev/tombolo/provider/staticpods"
 	"github.com/tombolo-dev/tombolo/provider/statussink"
 )
 
@@ -121,12 +123,12 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 		Machine: n.monitor, Engine: func() error { return n.engine.Healthy() },
 		Client: clients.heartbeat, Watches: clients.general, Recorder: n.recorder, Clock: o.Clock, Logger: o.Logger.With("part", "node"),
 	})
-	provider := New(podsource.New(podsource.Options{
-		Client: clients.general, Node: o.Name, Clock: o.Clock, Logger: o.Logger.With("part", "pods"),
-	}))
+	sources := o.podSources(n, clients)
+	provider := New(sources)
 	var err error
 	n.engine, err = lifecycle.New(lifecycle.Options{
-		Source: provider, Runtime: runtime, Host: conn.Host, Machine: n.monitor, Sink: statussink.New(clients.general, o.Name),
+		Source: provider, Runtime: runtime, Host: conn.Host, Machine: n.monitor,
+		Sink:     &staticpods.Sink{Base: statussink.New(clients.general, o.Name), Mux: sources},
 		Recorder: n.recorder, Identity: identity, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, MaxPods: o.MaxPods,
 		Node: n.status.Node, Clock: o.Clock, Logger: o.Logger, Registerer: o.Registry,
 	})
@@ -140,6 +142,18 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 		return nil, err
 	}
 	return n, nil
+}
+
+// podSources merges the pods of the API with the static ones.
+func (o *Options) podSources(n *assembly, clients *clients) *staticpods.Mux {
+	return staticpods.New(staticpods.Options{
+		API: podsource.New(podsource.Options{
+			Client: clients.general, Node: o.Name, Clock: o.Clock, Logger: o.Logger.With("part", "pods"),
+		}),
+		Dir: o.StaticPods.Dir, URL: o.StaticPods.URL, Header: o.StaticPods.Header,
+		NodeName: o.Name, Node: n.status.Node, MayRun: func(uid types.UID) bool { return n.engine.MayRun(uid) },
+		Client: clients.general, Recorder: n.recorder, Clock: o.Clock, Logger: o.Logger.With("part", "static-pods"),
+	})
 }
 
 func (o *Options) kubeletAPI(n *assembly, clients *clients, conn *hostconn.Connection, runtime *cri.Client, listener net.Listener) (*kubeletapi.Server, error) {

@@ -98,6 +98,9 @@ func (w *Workers) step(wk *worker, j job, lastAct time.Time) (acted bool, err er
 		}
 		return false, err
 	}
+	if j.phase == PhaseTerminating {
+		j.deadline = w.reached(wk)
+	}
 	return w.dispatch(wk, j, status)
 }
 
@@ -130,6 +133,14 @@ func (w *Workers) logFailure(wk *worker, j job, err error) {
 	log("step of a pod failed, trying again", "uid", wk.uid, "phase", j.phase.String(), "error", err)
 }
 
+// reached notes that the host answered and returns the deadline that holds now.
+func (w *Workers) reached(wk *worker) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wk.state.reached(w.clock.Now())
+	return wk.state.deadline
+}
+
 func (w *Workers) wakeAt(wk *worker, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,7 +154,8 @@ func (w *Workers) completed(wk *worker) {
 	if wk.state.terminatingAt.IsZero() {
 		now := w.clock.Now()
 		wk.state.terminatingAt = now
-		wk.state.shorten(now.Add(max(gracePeriod(wk.pod), minGrace)))
+		wk.state.ask(max(gracePeriod(wk.pod), minGrace))
+		wk.state.shorten(now.Add(wk.state.grace))
 		w.log.Info("pod ended by itself", "uid", wk.uid)
 	}
 }
@@ -156,6 +168,9 @@ func (w *Workers) advance(wk *worker, j job, err error) (time.Duration, bool) {
 	now := w.clock.Now()
 	if err != nil {
 		w.logFailure(wk, j, err)
+		if j.phase == PhaseTerminating && errdefs.IsUnavailable(err) {
+			wk.state.lost(now)
+		}
 		return wk.state.untilDue(w.retryDelay(j.phase, err, now), now), false
 	}
 	wk.failing = false

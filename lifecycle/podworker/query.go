@@ -3,7 +3,10 @@
 
 package podworker
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // The questions below have an answer for UIDs without a worker too: before the first complete view of what is
 // desired, an unknown pod may be anything; after it, an unknown pod has been dealt with.
@@ -35,6 +38,22 @@ func (w *Workers) ContentRemovable(uid types.UID, desired bool) bool {
 		return wk.state.deleted && wk.state.finished && !desired
 	}
 	return w.synced && !desired
+}
+
+// NameInUse says whether another pod of the pod's namespace and name may have running containers.
+func (w *Workers) NameInUse(pod *v1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uid, wk := range w.byUID {
+		if uid == pod.UID || !wk.state.terminatedAt.IsZero() {
+			continue
+		}
+		if wk.pod != nil && wk.pod.Namespace == pod.Namespace && wk.pod.Name == pod.Name ||
+			wk.runtime != nil && wk.runtime.Namespace == pod.Namespace && wk.runtime.Name == pod.Name {
+			return true
+		}
+	}
+	return false
 }
 
 // Known says whether there is a worker for the UID.

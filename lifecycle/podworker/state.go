@@ -43,8 +43,14 @@ type state struct {
 	finished      bool
 	deleted       bool
 	// deadline is when the last container must have been killed. It is zero before termination is requested and only
-	// moves closer after.
+	// moves closer after, but for the one time that reached moves it.
 	deadline time.Time
+	// grace is the shortest grace period that was asked for, zero before termination is requested.
+	grace time.Duration
+	// lostAt is when a step first could not reach the host, zero if the last one could. late says that the deadline was
+	// moved for that.
+	lostAt time.Time
+	late   bool
 	// wakeAt is when the next sync is due at the latest, zero if that does not matter.
 	wakeAt time.Time
 }
@@ -98,6 +104,7 @@ func (s *state) admit(u *Update, known *v1.Pod, now time.Time) admitted {
 	if s.phase() != PhaseTerminating {
 		return out
 	}
+	s.ask(graceOf(u, known))
 	out.shortened = s.shorten(nextDeadline(s, u, known, now)) && !out.becameTerminating
 	return out
 }
@@ -107,6 +114,47 @@ func requestsTermination(u *Update) bool {
 		return true
 	}
 	return u.Pod.DeletionTimestamp != nil || podrules.Terminal(u.Pod.Status.Phase)
+}
+
+// ask notes that the pod shall end within a grace period.
+func (s *state) ask(grace time.Duration) {
+	if s.grace == 0 || grace < s.grace {
+		s.grace = grace
+	}
+}
+
+// graceOf is the grace period that the update asks for.
+func graceOf(u *Update, known *v1.Pod) time.Duration {
+	switch {
+	case u.Grace != nil:
+		return max(*u.Grace, minGrace)
+	case u.Pod != nil:
+		return max(gracePeriod(u.Pod), minGrace)
+	case known != nil:
+		return max(gracePeriod(known), minGrace)
+	default:
+		return minGrace
+	}
+}
+
+// lost notes that a step could not reach the host.
+func (s *state) lost(now time.Time) {
+	if s.lostAt.IsZero() {
+		s.lostAt = now
+	}
+}
+
+// reached notes that the host can be reached. A budget counts only time in which it could be used: where the host could
+// not be reached from before the deadline until after it, the pod gets once what a pod gets whose deadline passed while no
+// node process was running. A forced deletion gets nothing.
+func (s *state) reached(now time.Time) {
+	lostAt := s.lostAt
+	s.lostAt = time.Time{}
+	if lostAt.IsZero() || s.late || s.grace <= minGrace || !lostAt.Before(s.deadline) || now.Before(s.deadline) {
+		return
+	}
+	s.late = true
+	s.deadline = now.Add(min(s.grace, lateGrace))
 }
 
 // shorten moves the deadline closer and says whether it did. The first deadline is no shortening.

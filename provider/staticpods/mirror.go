@@ -1,0 +1,198 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staticpods
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/provider/apierr"
+)
+
+const (
+	// mirrorPeriod is how often mirror pods are compared with static pods, besides after each change.
+	mirrorPeriod = 10 * time.Second
+	// waitPeriod is how soon that happens again while a mirror pod waits for containers to stop, or a call failed.
+	waitPeriod = 2 * time.Second
+	// callTimeout bounds each call to the API.
+	callTimeout = 10 * time.Second
+)
+
+// mirrors keeps one mirror pod for each static pod.
+type mirrors struct {
+	client corev1client.PodsGetter
+	node   func() *v1.Node
+	mayRun func(types.UID) bool
+	clock  clock.WithTicker
+	log    *slog.Logger
+	wake   chan struct{}
+
+	mu sync.Mutex
+	// static are the static pods, present the mirror pods that the API has, by name.
+	static  map[types.NamespacedName]*v1.Pod
+	present map[types.NamespacedName]*v1.Pod
+}
+
+func nameOf(pod *v1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// isMirror says whether a pod of the API is a mirror pod.
+func isMirror(pod *v1.Pod) bool {
+	_, ok := pod.Annotations[AnnotationMirror]
+	return ok
+}
+
+// standsFor says whether the pod of the API stands for the static pod.
+func standsFor(mirror, static *v1.Pod) bool {
+	return mirror != nil && static != nil && mirror.Annotations[AnnotationMirror] == string(static.UID)
+}
+
+// want takes a static pod, or that it is gone.
+func (m *mirrors) want(pod *v1.Pod, wanted bool) {
+	m.mu.Lock()
+	if wanted {
+		m.static[nameOf(pod)] = pod
+	} else if s := m.static[nameOf(pod)]; s != nil && s.UID == pod.UID {
+		delete(m.static, nameOf(pod))
+	}
+	m.mu.Unlock()
+	m.poke()
+}
+
+// saw takes a mirror pod of the API, or that it is gone. It returns the static pod that it stands for, if any.
+func (m *mirrors) saw(pod *v1.Pod, there bool) *v1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.poke()
+	name := nameOf(pod)
+	if there {
+		m.present[name] = pod
+	} else if p := m.present[name]; p != nil && p.UID == pod.UID {
+		delete(m.present, name)
+	}
+	if there && standsFor(pod, m.static[name]) {
+		return m.static[name]
+	}
+	return nil
+}
+
+// find returns the static pod of a name, nil if there is none.
+func (m *mirrors) find(name types.NamespacedName) *v1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.static[name]
+}
+
+func (m *mirrors) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run compares until ctx ends.
+func (m *mirrors) run(ctx context.Context) {
+	timer := m.clock.NewTimer(mirrorPeriod)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wake:
+		case <-timer.C():
+		}
+		next := mirrorPeriod
+		for name := range m.names() {
+			if !m.reconcile(ctx, name) {
+				next = waitPeriod
+			}
+		}
+		timer.Reset(next)
+	}
+}
+
+func (m *mirrors) names() map[types.NamespacedName]*v1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := maps.Clone(m.static)
+	maps.Copy(all, m.present)
+	return all
+}
+
+// reconcile makes the mirror pod of one name right. It says whether it is done with it.
+func (m *mirrors) reconcile(ctx context.Context, name types.NamespacedName) bool {
+	m.mu.Lock()
+	static, mirror := m.static[name], m.present[name]
+	m.mu.Unlock()
+	log := m.log.With("pod", name.String())
+	switch {
+	case mirror == nil:
+		return m.create(ctx, log, static)
+	case standsFor(mirror, static) && mirror.DeletionTimestamp == nil:
+		return true
+	case !standsFor(mirror, static) && m.mayRun(types.UID(mirror.Annotations[AnnotationMirror])):
+		return false // it is shown until nothing runs any more
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := apierr.Classify(m.client.Pods(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(mirror.UID)),
+	}))
+	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+		log.Warn("Deleting a mirror pod failed, trying again", "error", err)
+		return false
+	}
+	log.Info("Mirror pod deleted", "uid", mirror.UID)
+	m.saw(mirror, false)
+	return static == nil
+}
+
+// create makes a mirror pod. NodeRestriction wants it to belong to the node.
+func (m *mirrors) create(ctx context.Context, log *slog.Logger, static *v1.Pod) bool {
+	node := m.node()
+	if static == nil {
+		return true
+	}
+	if node == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := m.client.Pods(static.Namespace).Create(ctx, mirrorOf(static, node), metav1.CreateOptions{})
+	switch err = apierr.Classify(err); {
+	case err == nil:
+		log.Info("Mirror pod created", "static_uid", static.UID)
+		return true
+	case errdefs.IsAlreadyExists(err): // the watch will show it, or it is no mirror pod
+		log.Debug("There is a pod of the mirror pod's name", "error", err)
+	default:
+		log.Warn("Creating a mirror pod failed, trying again", "error", err)
+	}
+	return false
+}
+
+// mirrorOf makes the object that stands for a static pod.
+func mirrorOf(static *v1.Pod, node *v1.Node) *v1.Pod {
+	pod := static.DeepCopy()
+	pod.ObjectMeta = metav1.ObjectMeta{
+		Namespace: static.Namespace, Name: static.Name, Labels: pod.Labels, Annotations: pod.Annotations,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: new(true),
+		}},
+	}
+	pod.Annotations[AnnotationMirror] = string(static.UID)
+	pod.Status = v1.PodStatus{}
+	return pod
+}
