@@ -63,3 +63,27 @@ func TestActiveDeadlineAbandonsAPull(t *testing.T) {
 		}
 	})
 }
+
+func TestPodDeletedDuringALongLinkLossStillHasTimeForItsHookAndItsEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.guardI1()
+		w.cri.Behave(fakecri.Selector{Container: "main"}, fakecri.Behaviour{OnTERM: fakecri.TERM{Ignore: true}})
+		w.api.create(testPod("a", withPreStop))
+		w.eventually("running", 10*time.Second, w.running("a"))
+		w.cri.Cut()
+		w.api.delete("a", 30)
+		time.Sleep(5 * time.Minute)
+		w.cri.Mend()
+		w.eventually("gone", 30*time.Second, w.gone("a"))
+		if n := len(w.host.hookRuns()); n != 1 {
+			t.Errorf("preStop was asked for %d times", n)
+		}
+		c, _ := w.cri.Newest("a", "main")
+		if len(c.Signals) != 2 {
+			t.Fatalf("signals %+v, want TERM and KILL", c.Signals)
+		}
+		if between := c.Signals[1].At.Sub(c.Signals[0].At); between < 8*time.Second || between > 11*time.Second {
+			t.Errorf("%s between TERM and KILL, want what is left of ten seconds", between)
+		}
+	})
+}

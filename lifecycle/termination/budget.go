@@ -22,6 +22,10 @@ const (
 	hookAnswer = 5 * time.Second
 )
 
+// budget is when a container has to be gone; zero times are none. own counts from the first attempt, so that only the
+// earliest one holds; pods is that of the pod's termination, for which the caller answers.
+type budget struct{ own, pods time.Time }
+
 // hookTime is how long a hook may run from now.
 func hookTime(deadline, now time.Time) time.Duration {
 	return max(deadline.Sub(now), minHook)
@@ -65,10 +69,10 @@ func (k ContainerKill) probeGrace() *int64 {
 // podGrace is the grace period of a container that is killed while its pod lives on, or whose killer named no deadline.
 func podGrace(pod *v1.Pod) time.Duration { return podrules.GracePeriod(pod, minStop) }
 
-// earlier returns the earlier of two deadlines, of which the first may be zero for none.
-func earlier(known, asked time.Time) time.Time {
-	if !known.IsZero() && known.Before(asked) {
-		return known
+// earlier returns the earlier of two deadlines, each of which may be zero for none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return asked
+	return a
 }

@@ -72,12 +72,15 @@ func TestDeadlineOnlyMovesCloser(t *testing.T) {
 		{10 * time.Second, 10 * time.Second, false},
 		{20 * time.Second, 10 * time.Second, false},
 	} {
-		got, first := m.begin("u", "c", noon.Add(step.ask))
+		got, first := m.begin("u", "c", budget{own: noon.Add(step.ask)})
 		if !got.Equal(noon.Add(step.want)) || first != step.first {
 			t.Errorf("step %d: begin = %s first %t, want %s first %t", i, got.Sub(noon), first, step.want, step.first)
 		}
 	}
-	if got, first := m.begin("u", "other", noon.Add(time.Minute)); !got.Equal(noon.Add(time.Minute)) || !first {
+	if got, _ := m.begin("u", "c", budget{pods: noon.Add(time.Hour)}); !got.Equal(noon.Add(10 * time.Second)) {
+		t.Errorf("the pod's deadline moved the container's own to %s", got.Sub(noon))
+	}
+	if got, first := m.begin("u", "other", budget{pods: noon.Add(time.Minute)}); !got.Equal(noon.Add(time.Minute)) || !first {
 		t.Error("another container must have a deadline of its own")
 	}
 }

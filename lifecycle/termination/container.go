@@ -69,7 +69,7 @@ func (t *Terminator) KillContainer(ctx context.Context, k ContainerKill) error {
 	}
 	t.log.Info("killing a container", "pod", k.Pod.Namespace+"/"+k.Pod.Name, "uid", k.Pod.UID, "container", k.Container.Name,
 		"id", k.Container.ID, "reason", string(k.Why))
-	if err := t.kill(ctx, v, t.clock.Now().Add(k.grace())); err != nil {
+	if err := t.kill(ctx, v, budget{own: t.clock.Now().Add(k.grace())}); err != nil {
 		return err
 	}
 	t.memory.forgetContainer(v.uid, k.Container.ID)
@@ -78,8 +78,8 @@ func (t *Terminator) KillContainer(ctx context.Context, k ContainerKill) error {
 
 // kill takes one container through its end. The order of its steps is the contract of this package: where containers
 // have to end in an order, the wait for a container's turn lies between its hook and its stop signal.
-func (t *Terminator) kill(ctx context.Context, v victim, deadline time.Time) error {
-	deadline, first := t.memory.begin(v.uid, v.container.ID, deadline)
+func (t *Terminator) kill(ctx context.Context, v victim, b budget) error {
+	deadline, first := t.memory.begin(v.uid, v.container.ID, b)
 	if first {
 		t.recorder.Event(v.object, v1.EventTypeNormal, "Killing", v.message)
 	}

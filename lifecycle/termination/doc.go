@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package termination stops containers with care: the preStop hook once, then the stop signal, then the kill, all inside
-// one budget that ends at an absolute deadline and only ever shrinks. When every container of a pod has stopped, and
+// one budget that ends at an absolute deadline and never grows by being tried again. When every container of a pod has stopped, and
 // not before, it stops the pod's sandboxes.
 //
 //	Killing event ─► preStop hook ─► stop signal … kill ─┐

@@ -24,7 +24,8 @@ type Request struct {
 	Status *cri.PodStatus
 	// Deadline is when the last container shall have been killed, by the Terminator's clock; hooks, stop signals and
 	// kills all happen before it, except that a container always has two seconds between signal and kill. Zero means
-	// the pod's own grace period from now. A later deadline than that of an earlier call has no effect.
+	// the pod's own grace period from the first such call. The caller answers for a deadline that only moves closer; no
+	// deadline gives more time than a container has by itself (KillContainer).
 	Deadline time.Time
 }
 
@@ -38,9 +39,6 @@ func (t *Terminator) KillPod(ctx context.Context, req Request) error {
 			t.log.Warn("parts of an orphan cannot be restored", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
 		}
 		req.Pod = pod
-	}
-	if req.Deadline.IsZero() {
-		req.Deadline = t.clock.Now().Add(podGrace(req.Pod))
 	}
 	if err := t.stopContainers(ctx, req); err != nil {
 		return err
@@ -70,7 +68,7 @@ func (t *Terminator) stopContainers(ctx context.Context, req Request) error {
 		for _, j := range before[i] {
 			v.after = append(v.after, endings[j])
 		}
-		wg.Go(func() { endings[i].set(t.kill(ctx, v, req.Deadline)) })
+		wg.Go(func() { endings[i].set(t.kill(ctx, v, t.budget(v, req.Deadline))) })
 	}
 	wg.Wait()
 	errs := make([]error, len(endings))
@@ -78,6 +76,14 @@ func (t *Terminator) stopContainers(ctx context.Context, req Request) error {
 		errs[i] = e.err
 	}
 	return errors.Join(errs...)
+}
+
+// budget is when the container has to be gone by what is asked of the pod.
+func (t *Terminator) budget(v victim, deadline time.Time) budget {
+	if deadline.IsZero() {
+		return budget{own: t.clock.Now().Add(podGrace(v.pod))}
+	}
+	return budget{pods: deadline}
 }
 
 // firstIP is the pod's primary address, "" if none is known.

@@ -20,7 +20,8 @@ type memory struct {
 
 // killing is the state of one container id. It is only read and changed through memory.
 type killing struct {
-	deadline time.Time
+	// own is the earliest deadline that the container was given by itself, zero for none.
+	own time.Time
 	// hookDone says that the hook ended, in whatever way. hookWarned says that its failure was reported.
 	hookDone   bool
 	hookWarned bool
@@ -28,9 +29,8 @@ type killing struct {
 
 func newMemory() *memory { return &memory{pods: map[types.UID]map[string]*killing{}} }
 
-// begin notes that the container is to be gone by the deadline. It returns the earliest deadline ever asked for, and
-// whether this is the first time.
-func (m *memory) begin(uid types.UID, id string, deadline time.Time) (effective time.Time, first bool) {
+// begin notes that the container is to be gone. It returns by when, and whether this is the first time.
+func (m *memory) begin(uid types.UID, id string, b budget) (effective time.Time, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pods[uid] == nil {
@@ -41,8 +41,8 @@ func (m *memory) begin(uid types.UID, id string, deadline time.Time) (effective 
 		k = &killing{}
 		m.pods[uid][id] = k
 	}
-	k.deadline = earlier(k.deadline, deadline)
-	return k.deadline, !known
+	k.own = earlier(k.own, b.own)
+	return earlier(k.own, b.pods), !known
 }
 
 func (m *memory) hookDone(uid types.UID, id string) bool {
