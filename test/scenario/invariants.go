@@ -5,6 +5,7 @@ package scenario
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +49,8 @@ type podFacts struct {
 	deadline time.Duration
 	// ended says that a container of the pod ended by itself.
 	ended bool
+	// failedStart says that nobody knows whether a postStart hook ran.
+	failedStart bool
 }
 
 // containerFacts are what happened to one container.
@@ -166,7 +169,7 @@ func (g *Guard) ended(e Event) {
 // mayStop says whether there is a reason to stop a container of the pod.
 func (g *Guard) mayStop(uid types.UID, container string) bool {
 	p := g.pod(uid)
-	if p.ending || g.w.excuses.pod(uid) {
+	if p.ending || p.failedStart || g.w.excuses.pod(uid) {
 		return true
 	}
 	return p.ended && p.spec != nil && isSidecar(p.spec, container)
@@ -207,7 +210,10 @@ func (g *Guard) signal(e Event) {
 
 // hook checks I4: once, and only if the container is to be stopped.
 func (g *Guard) hook(e Event) {
-	if e.Detail != "preStop" || !hookBegins(e) {
+	if e.Detail == "postStart" && strings.HasSuffix(e.Text, " interrupted") {
+		g.pod(e.UID).failedStart = true // what follows is the end of the container
+	}
+	if e.Detail != "preStop" || !strings.HasSuffix(e.Text, " begins") {
 		return
 	}
 	c := g.container(e)
@@ -222,8 +228,6 @@ func (g *Guard) hook(e Event) {
 		g.broken(e.At, "I4", "the preStop hook of %s/%s runs, and nobody asked for its end", e.UID, e.Container)
 	}
 }
-
-func hookBegins(e Event) bool { return len(e.Text) > 6 && e.Text[len(e.Text)-6:] == "begins" }
 
 // Tolerances of the grace budget: what a container always has between its signal and its kill, and rounding.
 const (
@@ -287,7 +291,10 @@ func terminal(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
 
-// checkExit says whether an exit code is the true one, or at least the one that was published first.
+// reasonGuess is the reason of an exit code that nobody knows.
+const reasonGuess = "ContainerStatusUnknown"
+
+// checkExit says whether an exit code is the true one. A guess may become the truth, and nothing else changes.
 func (g *Guard) checkExit(at time.Duration, p *v1.Pod, container string, end *v1.ContainerStateTerminated) {
 	id := end.ContainerID[len("containerd://"):]
 	if known, ok := g.published[id]; ok {
@@ -296,9 +303,12 @@ func (g *Guard) checkExit(at time.Duration, p *v1.Pod, container string, end *v1
 		}
 		return
 	}
+	if end.Reason == reasonGuess {
+		return
+	}
 	g.published[id] = end.ExitCode
 	c := g.containers[id]
-	if c != nil && c.done && c.code != end.ExitCode && end.Reason != "ContainerStatusUnknown" {
+	if c != nil && c.done && c.code != end.ExitCode {
 		g.broken(at, "I5", "the exit code of %s/%s is %d, the API has %d (%s)", p.UID, container, c.code, end.ExitCode, end.Reason)
 	}
 }

@@ -45,9 +45,12 @@ type World struct {
 }
 
 // newWorld makes a world without a node. It must be called in a bubble.
-func newWorld(t testing.TB) *World {
+func newWorld(t testing.TB) *World { return newSkewedWorld(t, 0) }
+
+// newSkewedWorld makes one in which the host's clock is wrong.
+func newSkewedWorld(t testing.TB, skew time.Duration) *World {
 	w := &World{t: t, trace: &Trace{begin: time.Now()}, logger: discard, excuses: newExcuses()}
-	w.Runtime = fakecri.New(fakecri.Options{Identity: identity, Observe: w.observe})
+	w.Runtime = fakecri.New(fakecri.Options{Identity: identity, Skew: skew, Observe: w.observe})
 	w.API = newAPI(w.trace)
 	w.Host = newHost(w.trace, w.Runtime)
 	w.API.wrote = w.wrote
