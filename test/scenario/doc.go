@@ -8,13 +8,12 @@
 // Each is named after a behaviour that somebody found missing somewhere.
 //
 // A random run (see Run) draws pods, behaviours of containers and a history of commands and failures from a seed, heals
-// everything at its end, and lets Checkers watch over the invariants of the design. Checkers know the trace and the state of
-// the outside, and nothing of the engine. TestMutations breaks each invariant on purpose and expects its checker to tell.
+// everything at its end, and lets a Guard watch over the invariants of the design. Checkers know the trace and the state of
+// the outside, and nothing of the engine.
 //
 // # Running
 //
-//	go test ./test/scenario                                     # all cases, thousands of random runs
-//	go test -short ./test/scenario                              # fewer random runs
+//	go test ./test/scenario                                     # all cases
 //	SCENARIO_RUNS=1000000 go test -timeout 0 -run Random ./test/scenario
 //	SCENARIO_SEED=1234 go test -run Random -v ./test/scenario   # one run again, with its trace
 //	SCENARIO_CASE=name go test -run Cases -v ./test/scenario    # one case, with its trace

@@ -241,7 +241,7 @@ func (g *Guard) stop(e Event) {
 	if e.Grace <= leastStop {
 		return
 	}
-	if p.deadline > 0 && e.Grace > p.grace {
+	if p.deadline > 0 && !g.disturbed && e.Grace > p.grace {
 		g.broken(e.At, "I4", "%s/%s gets %s to stop of %s", e.UID, e.Container, e.Grace, p.grace)
 	}
 	if p.deadline > 0 && !g.disturbed && e.At+e.Grace > p.deadline+rounding {
