@@ -110,10 +110,13 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := o.measure(ctx, targets, out)
-	if err != nil {
-		return err
-	}
+	f, measured := o.measure(ctx, targets, out)
+	return errors.Join(measured, o.report(f, out))
+}
+
+// report writes what was measured, also if it is not all that was to be.
+func (o *options) report(f *figures, out io.Writer) error {
+	f.order()
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
 		return err
@@ -154,25 +157,27 @@ func (o *options) start(ctx context.Context, cluster *testbed.Cluster, audit *au
 	return targets, nil
 }
 
-// measure runs all rounds. The first pod of each target is not counted: it makes what is made once.
+// measure runs all rounds; what was measured before an error is returned with it. The first pod of each target is not
+// counted: it makes what is made once.
 func (o *options) measure(ctx context.Context, targets []target, out io.Writer) (*figures, error) {
 	var names []string
 	for _, t := range targets {
 		names = append(names, t.name())
-		if err := singles(ctx, t, 1, "warm", samples{}); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.name(), err)
-		}
 	}
 	f := newFigures(names)
+	for _, t := range targets {
+		if err := singles(ctx, t, 1, "warm", samples{}); err != nil {
+			return f, fmt.Errorf("%s: %w", t.name(), err)
+		}
+	}
 	for i := range o.rounds {
 		for _, t := range targets {
 			begin := time.Now()
 			if err := round(ctx, t, o.plan, fmt.Sprintf("r%d", i), f.Samples[t.name()]); err != nil {
-				return nil, fmt.Errorf("round %d of %s: %w", i+1, t.name(), err)
+				return f, fmt.Errorf("round %d of %s: %w", i+1, t.name(), err)
 			}
 			fmt.Fprintf(out, "round %d of %d, %s, %.0f s\n", i+1, o.rounds, t.name(), time.Since(begin).Seconds())
 		}
 	}
-	f.order()
 	return f, nil
 }
