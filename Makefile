@@ -33,7 +33,7 @@ demo-down: ## Remove the demo
 	@go run ./test/demo down
 
 .PHONY: test
-test: lint unit e2e ## Lint, unit tests with the race detector, end-to-end tests
+test: lint unit e2e conformance-quick ## Lint, unit tests with the race detector, end-to-end tests, conformance-quick
 
 .PHONY: unit
 unit: ## Unit tests with the race detector (PKG=./cri/... ARGS='-run Stop')
