@@ -31,7 +31,7 @@ func (o *staticOptions) addFlags(fs *pflag.FlagSet) {
 
 // validate reads the flags and finds what is wrong with them.
 func (o *staticOptions) validate() (provider.StaticPods, []error) {
-	out := provider.StaticPods{Dir: o.dir, URL: o.url, Header: http.Header{}}
+	out := provider.StaticPods{Dir: o.dir, URL: o.url}
 	var problems []error
 	if o.dir != "" && !filepath.IsAbs(o.dir) {
 		problems = append(problems, fmt.Errorf("--pod-manifest-path %q: give an absolute path", o.dir))
@@ -50,6 +50,9 @@ func (o *staticOptions) validate() (provider.StaticPods, []error) {
 		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
 			problems = append(problems, fmt.Errorf("--manifest-url-header %q: give name:value", name)) // values may be secret
 			continue
+		}
+		if out.Header == nil {
+			out.Header = http.Header{}
 		}
 		out.Header.Add(name, value)
 	}
