@@ -37,6 +37,10 @@ type Config struct {
 // annotationAttach leaves attaching of volumes to the controller manager, as kubelets do.
 const annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
+// declaredFeatures are the features whose pods the scheduler gives only to nodes that declare them, sorted, by the names of
+// the kubelet's feature gates. An API server that does not know the field drops it, so nothing may wait for it to be shown.
+var declaredFeatures = []string{"RestartAllContainersOnContainerExits"}
+
 // memoryReservation is what the kubelet's default hard eviction threshold keeps from pods.
 const memoryReservation = evictMemoryBytes
 
@@ -99,7 +103,8 @@ func (c *Config) skeleton(os, arch string) *v1.Node {
 				{Type: v1.NodeInternalIP, Address: c.NodeIP.String()},
 				{Type: v1.NodeHostName, Address: c.Name},
 			},
-			DaemonEndpoints: v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: c.Port}},
+			DaemonEndpoints:  v1.NodeDaemonEndpoints{KubeletEndpoint: v1.DaemonEndpoint{Port: c.Port}},
+			DeclaredFeatures: slices.Clone(declaredFeatures),
 		},
 	}
 }
