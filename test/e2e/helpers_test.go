@@ -89,6 +89,11 @@ func on(t *testing.T, s *site) *tester {
 	return k
 }
 
+// part is the tester for a subtest, in the same namespace.
+func (k *tester) part(t *testing.T) *tester {
+	return &tester{T: t, site: k.site, namespace: k.namespace, dir: k.dir}
+}
+
 // report prints what helps to understand a failure.
 func (k *tester) report() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

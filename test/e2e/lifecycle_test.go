@@ -88,7 +88,7 @@ func TestPhasesFollowExitCodesAndRestartPolicy(t *testing.T) {
 		{name: "on-failure-twice", script: `echo x >> /marks/twice; test $(wc -l < /marks/twice) -ge 2`, policy: v1.RestartPolicyOnFailure, phase: v1.PodSucceeded, reason: "Completed", restarts: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			k := &tester{T: t, site: k.site, namespace: k.namespace, dir: k.dir}
+			k := k.part(t)
 			pod := k.awaitPhase(k.create(k.pod(tc.name, tc.script, restart(tc.policy))), tc.phase)
 			got := pod.Status.ContainerStatuses[0]
 			if got.State.Terminated == nil {
@@ -170,13 +170,13 @@ func TestUnsupportedFieldsAreRefusedByName(t *testing.T) {
 	k := on(t, require(t).calm)
 	pod := k.create(k.pod("wants-more", "exec sleep 1d", func(p *v1.Pod) {
 		p.Spec.AutomountServiceAccountToken = nil // so the API server adds a projected volume
-		p.Spec.Containers[0].LivenessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
+		p.Spec.Containers[0].VolumeMounts[0].SubPath = "part"
 	}))
 	pod = k.awaitPhase(pod, v1.PodFailed)
 	if pod.Status.Reason != "UnsupportedPodSpec" || !strings.HasPrefix(pod.Status.Message, "Pod was rejected: ") {
 		t.Errorf("status %s: %s", pod.Status.Reason, pod.Status.Message)
 	}
-	for _, part := range []string{"spec.volumes[1].projected", "automountServiceAccountToken: false", "spec.containers[0].livenessProbe"} {
+	for _, part := range []string{"spec.volumes[1].projected", "automountServiceAccountToken: false", "spec.containers[0].volumeMounts[0].subPath"} {
 		if !strings.Contains(pod.Status.Message, part) {
 			t.Errorf("the message does not name %s: %s", part, pod.Status.Message)
 		}
@@ -189,14 +189,14 @@ func TestUnsupportedFieldsAreRefusedByName(t *testing.T) {
 	k.awaitGone(pod, usual)
 }
 
-// TestUnsupportedChangeOfARunningPodIsToldAndKillsNothing is kubectl debug on a node that has no debug containers.
+// TestUnsupportedChangeOfARunningPodIsToldAndKillsNothing is kubectl debug with a capability that containers cannot have.
 func TestUnsupportedChangeOfARunningPodIsToldAndKillsNothing(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
 	pod := k.awaitPodReady(k.create(k.pod("steady", "exec sleep 1d")))
 	before := k.running(t, pod.UID)
-	k.kubectl("debug", "steady", "--image="+pod.Spec.Containers[0].Image, "--attach=false", "--", "sleep", "1")
-	k.awaitEvent(pod, "UnsupportedPodUpdate", "spec.ephemeralContainers")
+	k.kubectl("debug", "steady", "--image="+pod.Spec.Containers[0].Image, "--profile=general", "--attach=false", "--", "sleep", "1")
+	k.awaitEvent(pod, "UnsupportedPodUpdate", "spec.ephemeralContainers[0].securityContext.capabilities")
 	if after := k.running(t, pod.UID); after["main"] != before["main"] || len(after) != 1 {
 		t.Errorf("running before %v, after %v", before, after)
 	}
