@@ -34,7 +34,7 @@ var podRules = []rule{
 	{path: "spec.priorityClassName", verdict: elsewhere},
 	{path: "spec.priority", verdict: elsewhere, note: "no other pod is preempted on the node"},
 	{path: "spec.dnsConfig", verdict: supported},
-	{path: "spec.readinessGates", note: "readiness gates are not waited for; remove them"},
+	{path: "spec.readinessGates", verdict: supported},
 	{path: "spec.runtimeClassName", note: "runtime classes are not looked up; remove it to use containerd's default runtime"},
 	{path: "spec.enableServiceLinks", verdict: elsewhere, note: "environment variables that announce Services are not set, whatever its value"},
 	{path: "spec.preemptionPolicy", verdict: elsewhere},
