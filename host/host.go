@@ -137,13 +137,16 @@ type LogReader interface {
 const (
 	HookPreStop   = "preStop"
 	HookPostStart = "postStart"
+	// HookPreStopOnExit is the preStop hook of a container that ended by itself. The container is never looked at, so it
+	// cannot be a command.
+	HookPreStopOnExit = "preStopOnExit"
 )
 
-// HookRequest names one run of a hook: exactly one of Command, HTTPGet and Sleep is set.
+// HookRequest names one run of a hook: exactly one of Command, HTTPGet and Sleep is set, or none with JoinOnly.
 type HookRequest struct {
 	PodUID      types.UID
 	ContainerID string
-	// Kind tells the hooks of one container apart: HookPreStop or HookPostStart.
+	// Kind tells the hooks of one container apart: HookPreStop, HookPostStart or HookPreStopOnExit.
 	Kind    string
 	Command []string
 	// HTTPGet is a request that is made from the host. Every answer is a success, whatever its status code.
@@ -152,6 +155,8 @@ type HookRequest struct {
 	Sleep *time.Duration
 	// Timeout is how long the hook may run, from now; it is cut short then. Zero is no limit.
 	Timeout time.Duration
+	// JoinOnly begins nothing: the answer is that of the run that is going on or on record, and NotFound if there is none.
+	JoinOnly bool
 }
 
 // HookResult is how a hook ended.
@@ -165,6 +170,8 @@ type HookResult struct {
 	// Interrupted says that an earlier run of the same hook was begun and its end is not known (the host process died).
 	// It is not begun again.
 	Interrupted bool
+	// ContainerEnded says that the container ended before its hook did, which ended the hook.
+	ContainerEnded bool
 	// HTTPFallback says that an HTTPS request met a server of plain HTTP and succeeded when it was made again without
 	// encryption and credentials.
 	HTTPFallback bool

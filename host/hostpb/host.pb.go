@@ -1761,14 +1761,14 @@ func (*RemoveLogsResponse) Descriptor() ([]byte, []int) {
 	return file_host_proto_rawDescGZIP(), []int{25}
 }
 
-// RunHookRequest names one run of a hook: exactly one of command, http_get and sleep says what it does.
+// RunHookRequest names one run of a hook: exactly one of command, http_get and sleep says what it does, none with join_only.
 type RunHookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// UID of the pod.
 	PodUid string `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
 	// Id of the container to run in.
 	ContainerId string `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
-	// Which hook of the container it is: "preStop" or "postStart".
+	// Which hook of the container it is: "preStop", "postStart" or "preStopOnExit".
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Program and arguments, used as they are.
 	Command []string `protobuf:"bytes,4,rep,name=command,proto3" json:"command,omitempty"`
@@ -1778,7 +1778,9 @@ type RunHookRequest struct {
 	// Request to make.
 	HttpGet *HTTPRequest `protobuf:"bytes,6,opt,name=http_get,json=httpGet,proto3" json:"http_get,omitempty"`
 	// Pause to make, which may be zero.
-	Sleep         *durationpb.Duration `protobuf:"bytes,7,opt,name=sleep,proto3" json:"sleep,omitempty"`
+	Sleep *durationpb.Duration `protobuf:"bytes,7,opt,name=sleep,proto3" json:"sleep,omitempty"`
+	// Begin nothing: answer for the run that is going on or on record, with NOT_FOUND if there is none.
+	JoinOnly      bool `protobuf:"varint,8,opt,name=join_only,json=joinOnly,proto3" json:"join_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1860,6 +1862,13 @@ func (x *RunHookRequest) GetSleep() *durationpb.Duration {
 		return x.Sleep
 	}
 	return nil
+}
+
+func (x *RunHookRequest) GetJoinOnly() bool {
+	if x != nil {
+		return x.JoinOnly
+	}
+	return false
 }
 
 // HTTPRequest is a GET request that the host makes. Certificates are not verified.
@@ -2011,9 +2020,11 @@ type RunHookResponse struct {
 	// Whether it was begun and its end is not known. It is not begun again.
 	Interrupted bool `protobuf:"varint,4,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	// Whether a request was to use HTTPS, met a server of plain HTTP, and succeeded without encryption and credentials.
-	HttpFallback  bool `protobuf:"varint,5,opt,name=http_fallback,json=httpFallback,proto3" json:"http_fallback,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HttpFallback bool `protobuf:"varint,5,opt,name=http_fallback,json=httpFallback,proto3" json:"http_fallback,omitempty"`
+	// Whether the container ended before the hook did, which ended the hook.
+	ContainerEnded bool `protobuf:"varint,6,opt,name=container_ended,json=containerEnded,proto3" json:"container_ended,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunHookResponse) Reset() {
@@ -2077,6 +2088,13 @@ func (x *RunHookResponse) GetInterrupted() bool {
 func (x *RunHookResponse) GetHttpFallback() bool {
 	if x != nil {
 		return x.HttpFallback
+	}
+	return false
+}
+
+func (x *RunHookResponse) GetContainerEnded() bool {
+	if x != nil {
+		return x.ContainerEnded
 	}
 	return false
 }
@@ -2945,7 +2963,7 @@ const file_host_proto_rawDesc = "" +
 	"\rrestart_count\x18\x01 \x01(\x05R\frestartCount\"'\n" +
 	"\x11RemoveLogsRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"\x14\n" +
-	"\x12RemoveLogsResponse\"\x99\x02\n" +
+	"\x12RemoveLogsResponse\"\xb6\x02\n" +
 	"\x0eRunHookRequest\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x12\n" +
@@ -2953,7 +2971,8 @@ const file_host_proto_rawDesc = "" +
 	"\acommand\x18\x04 \x03(\tR\acommand\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x127\n" +
 	"\bhttp_get\x18\x06 \x01(\v2\x1c.tombolo.host.v1.HTTPRequestR\ahttpGet\x12/\n" +
-	"\x05sleep\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05sleep\"\x98\x01\n" +
+	"\x05sleep\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05sleep\x12\x1b\n" +
+	"\tjoin_only\x18\b \x01(\bR\bjoinOnly\"\x98\x01\n" +
 	"\vHTTPRequest\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
@@ -2963,13 +2982,14 @@ const file_host_proto_rawDesc = "" +
 	"\n" +
 	"HTTPHeader\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xaa\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xd3\x01\n" +
 	"\x0fRunHookResponse\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\tR\x06output\x12\x1b\n" +
 	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12 \n" +
 	"\vinterrupted\x18\x04 \x01(\bR\vinterrupted\x12#\n" +
-	"\rhttp_fallback\x18\x05 \x01(\bR\fhttpFallback\"\xed\x01\n" +
+	"\rhttp_fallback\x18\x05 \x01(\bR\fhttpFallback\x12'\n" +
+	"\x0fcontainer_ended\x18\x06 \x01(\bR\x0econtainerEnded\"\xed\x01\n" +
 	"\fProbeRequest\x129\n" +
 	"\bhttp_get\x18\x01 \x01(\v2\x1c.tombolo.host.v1.HTTPRequestH\x00R\ahttpGet\x12/\n" +
 	"\x03tcp\x18\x02 \x01(\v2\x1b.tombolo.host.v1.TCPRequestH\x00R\x03tcp\x122\n" +

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
@@ -20,6 +21,9 @@ import (
 
 // noExitCode is the exit code of a hook whose process left none, or that failed without being a process.
 const noExitCode = -1
+
+// exitKilled is the exit code of a process that SIGKILL ended.
+const exitKilled = 128 + int32(unix.SIGKILL)
 
 // maxHookOutput is how much of a hook's output is kept.
 const maxHookOutput = 4096
@@ -49,6 +53,12 @@ func checkAction(req host.HookRequest) error {
 			err = fmt.Errorf("hook sleep %s is negative: %w", *req.Sleep, errdefs.ErrInvalidArgument)
 		}
 	}
+	if actions == 0 && req.JoinOnly {
+		return nil
+	}
+	if req.Kind == host.HookPreStopOnExit && len(req.Command) > 0 {
+		return fmt.Errorf("a command cannot be run in a container that has ended, whose hook %q is: %w", req.Kind, errdefs.ErrInvalidArgument)
+	}
 	if actions != 1 {
 		return fmt.Errorf("a hook must have exactly one of command, HTTP request and sleep, not %d: %w", actions, errdefs.ErrInvalidArgument)
 	}
@@ -61,11 +71,13 @@ func (s *hooks) act(req host.HookRequest, run *hookRun) *host.HookResult {
 	defer cancel(nil)
 	ended := make(chan *host.HookResult, 1)
 	s.wg.Go(func() { ended <- s.action(ctx, req) })
-	s.wg.Go(func() {
-		if s.awaitEnd(ctx, req.ContainerID) {
-			cancel(errHookContainer)
-		}
-	})
+	if req.Kind != host.HookPreStopOnExit {
+		s.wg.Go(func() {
+			if s.awaitEnd(ctx, req.ContainerID) {
+				cancel(errHookContainer)
+			}
+		})
+	}
 	for {
 		result, over := s.await(ended, run)
 		if result != nil {
@@ -106,11 +118,16 @@ func (s *hooks) awaitEnd(ctx context.Context, containerID string) bool {
 			return false
 		case <-ticker.C():
 		}
-		status, err := s.host.runtime.ContainerStatus(ctx, containerID)
-		if errdefs.IsNotFound(err) || (err == nil && status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED) {
+		if s.ended(ctx, containerID) {
 			return true
 		}
 	}
+}
+
+// ended says whether the runtime knows that the container does not run.
+func (s *hooks) ended(ctx context.Context, containerID string) bool {
+	status, err := s.host.runtime.ContainerStatus(ctx, containerID)
+	return errdefs.IsNotFound(err) || (err == nil && status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED)
 }
 
 // action does it until ctx ends, and returns how it ended.
@@ -125,7 +142,12 @@ func (s *hooks) action(ctx context.Context, req host.HookRequest) *host.HookResu
 		// Without a timeout of the runtime's, which counts whole seconds and cannot be shortened. The runtime kills the
 		// process when the call ends.
 		resp, err := s.host.runtime.ExecSync(ctx, req.ContainerID, req.Command, 0)
-		return hookResult(ctx, &host.HookResult{ExitCode: resp.GetExitCode(), Output: hookOutput(resp)}, err)
+		result := hookResult(ctx, &host.HookResult{ExitCode: resp.GetExitCode(), Output: hookOutput(resp)}, err)
+		if result.ExitCode == noExitCode || result.ExitCode == exitKilled {
+			// The end of a container kills what runs in it, and is not always noticed first.
+			result.ContainerEnded = result.ContainerEnded || !result.TimedOut && s.ended(ctx, req.ContainerID)
+		}
+		return result
 	}
 }
 
@@ -149,7 +171,7 @@ func hookResult(ctx context.Context, result *host.HookResult, err error) *host.H
 	case errors.Is(cut, errHookTime):
 		return &host.HookResult{ExitCode: noExitCode, TimedOut: true}
 	case errors.Is(cut, errHookContainer):
-		return &host.HookResult{ExitCode: noExitCode, Output: errHookContainer.Error()}
+		return &host.HookResult{ExitCode: noExitCode, Output: errHookContainer.Error(), ContainerEnded: true}
 	case cut != nil || cri.OutcomeUnknown(err):
 		return &host.HookResult{ExitCode: noExitCode, Interrupted: true, Output: truncate(err.Error())}
 	default:

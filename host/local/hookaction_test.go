@@ -156,7 +156,7 @@ func TestHookEndsWithItsContainer(t *testing.T) {
 					rt.exec = exits(time.Hour, 0, "", "")
 					begin := time.Now()
 					time.AfterFunc(5500*time.Millisecond, func() { rt.set(end) })
-					want := &host.HookResult{ExitCode: -1, Output: "the container ended before its hook did"}
+					want := &host.HookResult{ExitCode: -1, Output: "the container ended before its hook did", ContainerEnded: true}
 					got, err := h.RunHook(t.Context(), req)
 					if diff := cmp.Diff(want, got); diff != "" || err != nil {
 						t.Errorf("%v %s", err, diff)

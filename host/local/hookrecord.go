@@ -30,6 +30,8 @@ type hookRecord struct {
 	TimedOut     bool      `json:"timedOut,omitempty"`
 	Interrupted  bool      `json:"interrupted,omitempty"`
 	HTTPFallback bool      `json:"httpFallback,omitempty"`
+
+	ContainerEnded bool `json:"containerEnded,omitempty"`
 }
 
 func newHookRecord(req host.HookRequest, begunAt time.Time) *hookRecord {
@@ -52,6 +54,7 @@ func (r *hookRecord) end(at time.Time, result *host.HookResult) {
 	r.TimedOut = result.TimedOut
 	r.Interrupted = result.Interrupted
 	r.HTTPFallback = result.HTTPFallback
+	r.ContainerEnded = result.ContainerEnded
 }
 
 // result returns what is known of the run. One without an end was interrupted.
@@ -60,11 +63,12 @@ func (r *hookRecord) result() *host.HookResult {
 		return &host.HookResult{ExitCode: noExitCode, Interrupted: true}
 	}
 	return &host.HookResult{
-		ExitCode:     r.ExitCode,
-		Output:       r.Output,
-		TimedOut:     r.TimedOut,
-		Interrupted:  r.Interrupted,
-		HTTPFallback: r.HTTPFallback,
+		ExitCode:       r.ExitCode,
+		Output:         r.Output,
+		TimedOut:       r.TimedOut,
+		Interrupted:    r.Interrupted,
+		HTTPFallback:   r.HTTPFallback,
+		ContainerEnded: r.ContainerEnded,
 	}
 }
 

@@ -82,7 +82,7 @@ func checkHook(req host.HookRequest) error {
 		return err
 	}
 	switch {
-	case req.Kind != host.HookPreStop && req.Kind != host.HookPostStart:
+	case req.Kind != host.HookPreStop && req.Kind != host.HookPostStart && req.Kind != host.HookPreStopOnExit:
 		return fmt.Errorf("hook kind %q is not known: %w", req.Kind, errdefs.ErrInvalidArgument)
 	case req.Timeout < 0:
 		return fmt.Errorf("hook timeout %s is negative: %w", req.Timeout, errdefs.ErrInvalidArgument)
@@ -111,9 +111,26 @@ func (s *hooks) join(req host.HookRequest) (*hookRun, error) {
 		run.shorten(deadline)
 		return run, nil
 	}
+	if req.JoinOnly {
+		return s.recorded(key)
+	}
 	run := &hookRun{done: make(chan struct{}), deadline: deadline, moved: make(chan struct{}, 1)}
 	s.table[key] = run
 	s.wg.Go(func() { s.execute(key, req, run) })
+	return run, nil
+}
+
+// recorded returns the run that is on record. With the lock held, none can be begun meanwhile.
+func (s *hooks) recorded(key hookKey) (*hookRun, error) {
+	record, err := s.host.readHookRecord(key)
+	switch {
+	case err != nil:
+		return nil, err
+	case record == nil:
+		return nil, fmt.Errorf("hook %q of container %s was never begun: %w", key.kind, key.containerID, errdefs.ErrNotFound)
+	}
+	run := &hookRun{done: make(chan struct{}), result: record.result()}
+	close(run.done)
 	return run, nil
 }
 
@@ -159,8 +176,10 @@ func (s *hooks) perform(key hookKey, req host.HookRequest, run *hookRun) (result
 	if record != nil {
 		return record.result(), true, nil
 	}
-	if err := s.checkRunning(key.containerID); err != nil {
-		return nil, true, err
+	if req.Kind != host.HookPreStopOnExit {
+		if err := s.checkRunning(key.containerID); err != nil {
+			return nil, true, err
+		}
 	}
 	record = newHookRecord(req, s.host.clock.Now())
 	if err := s.host.writeHookRecord(key, record); err != nil {

@@ -6,6 +6,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -331,6 +332,78 @@ func TestHowAnExecEndsIsTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestHookThatDiesWithItsContainerSaysSo(t *testing.T) {
+	for name, exec := range map[string]func(context.Context) (*runtimeapi.ExecSyncResponse, error){
+		"killed":    exits(0, 137, "", ""),
+		"no answer": func(context.Context) (*runtimeapi.ExecSyncResponse, error) { return nil, errors.New("task is gone") },
+	} {
+		for _, ended := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, container ended %t", name, ended), func(t *testing.T) {
+				hookTest(t, func(t *testing.T, h *Host, rt *fakeRuntime) {
+					rt.exec = func(ctx context.Context) (*runtimeapi.ExecSyncResponse, error) {
+						if ended {
+							rt.set(func(r *fakeRuntime) { r.state = runtimeapi.ContainerState_CONTAINER_EXITED })
+						}
+						return exec(ctx)
+					}
+					for range 2 {
+						got, err := h.RunHook(t.Context(), hook(time.Second))
+						if err != nil || got.ContainerEnded != ended || got.ExitCode == 0 {
+							t.Errorf("%+v, %v", got, err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestHookOfAnEndedContainerRunsOnceAndNeverLooksAtIt(t *testing.T) {
+	hookTest(t, func(t *testing.T, h *Host, rt *fakeRuntime) {
+		rt.set(func(r *fakeRuntime) { r.err = errdefs.ErrNotFound })
+		req := pause(3*time.Second, 10*time.Second)
+		req.Kind = host.HookPreStopOnExit
+		begin := time.Now()
+		for range 2 {
+			got, err := h.RunHook(t.Context(), req)
+			if diff := cmp.Diff(&host.HookResult{}, got); diff != "" || err != nil {
+				t.Errorf("%v %s", err, diff)
+			}
+		}
+		if took := time.Since(begin); took != 3*time.Second {
+			t.Errorf("took %s", took)
+		}
+		req.Command, req.Sleep = []string{"true"}, nil
+		if _, err := h.RunHook(t.Context(), req); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("a command: %v", err)
+		}
+	})
+}
+
+func TestJoinOnlyAnswersForARunAndBeginsNone(t *testing.T) {
+	hookTest(t, func(t *testing.T, h *Host, rt *fakeRuntime) {
+		rt.exec = exits(3*time.Second, 7, "", "")
+		question := host.HookRequest{PodUID: testUID, ContainerID: testContainer, Kind: host.HookPreStop, JoinOnly: true}
+		if _, err := h.RunHook(t.Context(), question); !errdefs.IsNotFound(err) {
+			t.Errorf("before: %v", err)
+		}
+		begun := make(chan struct{})
+		go func() { defer close(begun); _, _ = h.RunHook(t.Context(), hook(time.Minute)) }()
+		synctest.Wait()
+		begin := time.Now()
+		for _, when := range []string{"meanwhile", "after"} {
+			got, err := h.RunHook(t.Context(), question)
+			if err != nil || got.ExitCode != 7 || time.Since(begin) != 3*time.Second {
+				t.Errorf("%s: %+v, %v after %s", when, got, err, time.Since(begin))
+			}
+		}
+		<-begun
+		if rt.ran() != 1 {
+			t.Errorf("ran %d times", rt.ran())
+		}
+	})
 }
 
 func TestHookOutputIsCutAndValid(t *testing.T) {

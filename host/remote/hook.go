@@ -20,11 +20,12 @@ func (c *client) RunHook(ctx context.Context, req host.HookRequest) (*host.HookR
 		return nil, err
 	}
 	return &host.HookResult{
-		ExitCode:     resp.GetExitCode(),
-		Output:       resp.GetOutput(),
-		TimedOut:     resp.GetTimedOut(),
-		Interrupted:  resp.GetInterrupted(),
-		HTTPFallback: resp.GetHttpFallback(),
+		ExitCode:       resp.GetExitCode(),
+		Output:         resp.GetOutput(),
+		TimedOut:       resp.GetTimedOut(),
+		Interrupted:    resp.GetInterrupted(),
+		HTTPFallback:   resp.GetHttpFallback(),
+		ContainerEnded: resp.GetContainerEnded(),
 	}, nil
 }
 
@@ -34,11 +35,12 @@ func (s *service) RunHook(ctx context.Context, r *hostpb.RunHookRequest) (*hostp
 		return nil, toStatus(err)
 	}
 	return &hostpb.RunHookResponse{
-		ExitCode:     result.ExitCode,
-		Output:       result.Output,
-		TimedOut:     result.TimedOut,
-		Interrupted:  result.Interrupted,
-		HttpFallback: result.HTTPFallback,
+		ExitCode:       result.ExitCode,
+		Output:         result.Output,
+		TimedOut:       result.TimedOut,
+		Interrupted:    result.Interrupted,
+		HttpFallback:   result.HTTPFallback,
+		ContainerEnded: result.ContainerEnded,
 	}, nil
 }
 
@@ -50,6 +52,7 @@ func hookToWire(req host.HookRequest) *hostpb.RunHookRequest {
 		Command:     req.Command,
 		HttpGet:     httpToWire(req.HTTPGet),
 		Timeout:     durationToWire(req.Timeout),
+		JoinOnly:    req.JoinOnly,
 	}
 	if req.Sleep != nil {
 		out.Sleep = durationpb.New(*req.Sleep)
@@ -65,6 +68,7 @@ func hookFromWire(r *hostpb.RunHookRequest) host.HookRequest {
 		Command:     r.GetCommand(),
 		HTTPGet:     httpFromWire(r.GetHttpGet()),
 		Timeout:     r.GetTimeout().AsDuration(),
+		JoinOnly:    r.GetJoinOnly(),
 	}
 	if r.Sleep != nil {
 		sleep := r.GetSleep().AsDuration()

@@ -146,6 +146,8 @@ func classify(req host.HookRequest, r *host.HookResult) hookResult {
 	switch {
 	case r.Interrupted:
 		return hookResult{outcome: hookInterrupted}
+	case r.ContainerEnded: // it had nothing left to prepare
+		return hookResult{outcome: hookGone}
 	case r.TimedOut && req.Sleep != nil: // it is there to pass time, and all there was has passed
 		return hookResult{outcome: hookCutShort}
 	case r.TimedOut:
