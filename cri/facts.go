@@ -51,6 +51,7 @@ func ContainerFacts(s *runtimeapi.ContainerStatus) ContainerStatus {
 		Labels:                     maps.Clone(s.GetLabels()),
 		Annotations:                maps.Clone(s.GetAnnotations()),
 		User:                       linuxUser(s.GetUser().GetLinux()),
+		Resources:                  reportedResources(s.GetResources().GetLinux()),
 	}
 }
 

@@ -93,6 +93,8 @@ type ContainerStatus struct {
 	Annotations                map[string]string
 	// User is the effective user, nil if the runtime does not tell.
 	User *LinuxUser
+	// Resources are those in effect, nil if the runtime does not tell.
+	Resources *LinuxResources
 }
 
 // MayRun says whether the container runs, for all the runtime can tell: one that it lost track of may.

@@ -24,6 +24,7 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/podsync"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 	"github.com/tombolo-dev/tombolo/lifecycle/probe"
+	"github.com/tombolo-dev/tombolo/lifecycle/resize"
 	"github.com/tombolo-dev/tombolo/lifecycle/status"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
 	"github.com/tombolo-dev/tombolo/lifecycle/volume"
@@ -37,9 +38,10 @@ type Runtime interface {
 	image.Runtime
 	gc.Runtime
 	probe.Runtime
+	resize.Runtime
 }
 
-// Options configure New. All fields but Node, Logger and Registerer are required.
+// Options configure New. All fields but MaxParallelStarts, Node, Logger and Registerer are required.
 type Options struct {
 	Source   PodSource
 	Runtime  Runtime
@@ -53,6 +55,8 @@ type Options struct {
 	ClusterDomain string
 	// MaxPods is the most pods that may be active at once.
 	MaxPods int
+	// MaxParallelStarts is how many new pods may be started at once; zero is podsync.DefaultParallelStarts.
+	MaxParallelStarts int
 	// Node returns the node object as last known, nil before. Admission compares pods with it. It may be nil itself.
 	Node       func() *v1.Node
 	Clock      clock.WithTicker
@@ -86,6 +90,7 @@ type Engine struct {
 	term     *termination.Terminator
 	volumes  *volume.Manager
 	probes   *probe.Manager
+	resizes  *resize.Manager
 	gc       *gc.Collector
 	messages *messages
 	shown    shown
@@ -95,7 +100,7 @@ type Engine struct {
 	workers *podworker.Workers
 
 	mu sync.RWMutex
-	// desired is what the source wants, terminating pods included.
+	// desired is what the source wants, terminating pods included, with the resources that they ask for.
 	desired map[types.UID]*v1.Pod
 	// rejected are desired pods that admission refused; they have no worker.
 	rejected map[types.UID]struct{}
@@ -152,9 +157,11 @@ func (e *Engine) assemble() {
 		Starting: func(pod *v1.Pod, cs *cri.ContainerStatus) bool { return e.sync.AwaitsPostStart(pod, cs) },
 		Logger:   part(o.Logger, "probe"), Registerer: o.Registerer,
 	})
+	e.resizes = resize.New(resize.Options{Clock: o.Clock, Recorder: o.Recorder, Runtime: o.Runtime})
 	e.sync = podsync.New(podsync.Options{
-		Runtime: o.Runtime, Images: e.images,
-		Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host, Probes: e.probes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
+		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host,
+		Probes: e.probes, Resizer: e.resizes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
+		ClockOffset: o.Machine.ClockOffset, MaxParallelStarts: o.MaxParallelStarts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,
 	})

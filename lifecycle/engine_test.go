@@ -31,7 +31,9 @@ type world struct {
 	stop func()
 	// maxPods is for engines started from now on.
 	maxPods int
-	engine  *Engine
+	// node is what engines started from now on know of the node; nil is nothing.
+	node   func() *v1.Node
+	engine *Engine
 }
 
 // inWorld runs body with an engine running, in a bubble with a fake clock.
@@ -52,7 +54,7 @@ func (w *world) start() {
 	e, err := New(Options{
 		Source: w.api.source(), Runtime: w.cri.Client(), Host: w.host, Machine: fakeMachine{}, Sink: w.api,
 		Recorder: record.NewFakeRecorder(10000), Identity: testIdentity, ClusterDomain: "cluster.local", MaxPods: w.maxPods,
-		Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Node: w.node, Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		w.t.Fatal(err)

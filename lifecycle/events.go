@@ -31,8 +31,10 @@ func (e *Engine) handlePod(ev PodEvent) {
 		e.mu.Lock()
 		e.synced = true
 		e.mu.Unlock()
+		e.retryResizes()
 	case PodAdded:
 		e.added(ev.Pod)
+		e.retryResizes()
 	case PodUpdated:
 		e.updated(ev.Pod)
 	case PodReconciled:
@@ -50,10 +52,11 @@ func (e *Engine) added(pod *v1.Pod) {
 		e.reject(pod, rejection)
 		return
 	}
+	allocated := e.resizes.Add(pod)
 	if e.waitsForName(pod) {
 		return
 	}
-	e.workers.Update(podworker.Update{Type: podworker.Create, Pod: pod})
+	e.workers.Update(podworker.Update{Type: podworker.Create, Pod: allocated})
 }
 
 func (e *Engine) updated(pod *v1.Pod) {
@@ -70,7 +73,8 @@ func (e *Engine) updated(pod *v1.Pod) {
 			e.warn(pod, p.Reason, p.Message)
 		}
 	}
-	e.workers.Update(podworker.Update{Type: podworker.Change, Pod: pod})
+	e.workers.Update(podworker.Update{Type: podworker.Change, Pod: e.resizes.Desire(pod, e.fits())})
+	e.retryResizes()
 }
 
 // reconciled takes a change of the status alone, which is nearly always our own. A phase that another writer made terminal
@@ -82,11 +86,14 @@ func (e *Engine) reconciled(pod *v1.Pod) {
 	}
 	e.remember(pod)
 	e.status.Observe(pod)
+	if podrules.Terminal(pod.Status.Phase) {
+		e.retryResizes()
+	}
 	if e.isRejected(pod.UID) || e.workers.TerminationRequested(pod.UID) {
 		return
 	}
 	if podrules.Terminal(pod.Status.Phase) || status.ReadyIsStale(pod) {
-		e.workers.Update(podworker.Update{Type: podworker.Sync, Pod: pod})
+		e.update(podworker.Sync, pod)
 	}
 }
 
@@ -96,12 +103,14 @@ func (e *Engine) removed(pod *v1.Pod) {
 	delete(e.rejected, pod.UID)
 	e.mu.Unlock()
 	if e.workers.Known(pod.UID) {
-		kill := podworker.Update{Type: podworker.Kill, Pod: pod}
+		kill := podworker.Update{Type: podworker.Kill, Pod: e.resizes.Allocated(pod)}
 		if grace := removedGrace; !podrules.Static(pod) { // a static pod is always ended this way
 			kill.Grace = &grace
 		}
 		e.workers.Update(kill)
 	}
+	e.resizes.Forget(pod.UID)
+	e.retryResizes()
 }
 
 // waitsForName says whether a static pod must wait for another one of its name, whose manifest it replaces, to end. Housekeeping

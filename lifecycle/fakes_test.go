@@ -172,9 +172,10 @@ type fakeMachine struct{}
 func (fakeMachine) Facts() *host.Facts {
 	return &host.Facts{OS: "linux", RootDir: "/root-dir", PodLogsDir: "/var/log/pods", MemoryBytes: 8 << 30, CPUs: 2}
 }
-func (fakeMachine) RuntimeReady() error { return nil }
-func (fakeMachine) NetworkReady() error { return nil }
-func (fakeMachine) HostIPs() []string   { return []string{"192.0.2.1"} }
+func (fakeMachine) RuntimeReady() error        { return nil }
+func (fakeMachine) NetworkReady() error        { return nil }
+func (fakeMachine) HostIPs() []string          { return []string{"192.0.2.1"} }
+func (fakeMachine) ClockOffset() time.Duration { return 0 }
 
 // fakeHost keeps pod directories as names and runs each hook once through the runtime.
 type fakeHost struct {

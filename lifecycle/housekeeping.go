@@ -68,7 +68,7 @@ func (e *Engine) startMissing(desired map[types.UID]struct{}) {
 	for uid := range desired {
 		pod, ok := e.pod(uid)
 		if ok && !e.workers.Known(uid) && !e.isRejected(uid) && !e.waitsForName(pod) {
-			e.workers.Update(podworker.Update{Type: podworker.Create, Pod: pod})
+			e.workers.Update(podworker.Update{Type: podworker.Create, Pod: e.resizes.Add(pod)})
 		}
 	}
 }

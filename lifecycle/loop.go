@@ -30,6 +30,8 @@ func (e *Engine) loop(ctx context.Context, wg *sync.WaitGroup) {
 	e.gather(ctx)
 	tick := e.clock.NewTicker(housekeepingPeriod)
 	defer tick.Stop()
+	retry := e.clock.NewTimer(resizeFirstRetry)
+	defer retry.Stop()
 	for {
 		e.beat()
 		select {
@@ -41,6 +43,9 @@ func (e *Engine) loop(ctx context.Context, wg *sync.WaitGroup) {
 			e.handleRuntime(ev)
 		case u := <-e.probes.Updates():
 			e.handleProbe(u)
+		case <-retry.C():
+			e.retryResizes()
+			retry.Reset(resizeRetry)
 		case <-tick.C():
 			e.housekeep(ctx, wg)
 		}
@@ -74,6 +79,7 @@ func (e *Engine) gather(ctx context.Context) {
 					e.added(pod)
 				}
 			}
+			e.retryResizes()
 			return
 		}
 	}
@@ -94,7 +100,7 @@ func (e *Engine) handleRuntime(ev pleg.Event) {
 	if !ok || e.isRejected(ev.UID) {
 		return
 	}
-	e.workers.Update(podworker.Update{Type: podworker.Sync, Pod: pod})
+	e.update(podworker.Sync, pod)
 }
 
 // Healthy is nil while the engine can see the runtime and its main loop turns.

@@ -33,6 +33,7 @@ func (e *Engine) handleProbe(u probe.Update) {
 	if !ok || e.isRejected(u.UID) {
 		return
 	}
+	pod = e.resizes.Allocated(pod)
 	e.showProbes(pod)
 	e.workers.Update(podworker.Update{Type: podworker.Sync, Pod: pod})
 }

@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -58,4 +59,6 @@ type Machine interface {
 	NetworkReady() error
 	// HostIPs are the addresses for status.hostIPs, at most one of each family.
 	HostIPs() []string
+	// ClockOffset is how far the host's clock is ahead of ours.
+	ClockOffset() time.Duration
 }

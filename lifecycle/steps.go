@@ -26,6 +26,7 @@ var _ podworker.Steps = (*Engine)(nil)
 // SyncPod publishes the pod's status and brings the pod closer to its spec.
 func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Pod, rs *cri.PodStatus) (podworker.Outcome, error) {
 	var out podworker.Outcome
+	e.resizes.Observe(pod, rs)
 	st, err := e.publish(ctx, pod, rs, false)
 	if err != nil {
 		return out, err
@@ -61,7 +62,10 @@ func (e *Engine) syncActive(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus)
 	e.probes.Sync(pod)
 	result := e.sync.Sync(ctx, pod, rs)
 	out.Acted = result.Acted
-	if result.Acted {
+	switch {
+	case result.Resized:
+		e.pleg.RequestInspection(pod.UID)
+	case result.Acted:
 		e.pleg.RequestRelist(pod.UID)
 	}
 	if ctx.Err() != nil {
@@ -121,6 +125,10 @@ func (e *Engine) generate(pod *v1.Pod, rs *cri.PodStatus, terminal bool) v1.PodS
 			return e.sync.WaitingReason(pod.UID, container)
 		},
 		TerminationMessage: func(cs *cri.ContainerStatus) string { return e.messages.get(pod.UID, cs.ID) },
+		Resize:             e.resizes.Conditions(pod.UID),
+		Actuated: func(cs *cri.ContainerStatus) (v1.ResourceRequirements, bool) {
+			return e.resizes.Actuated(pod, cs.ID)
+		},
 	}
 	if cached, ok := e.status.Get(pod.UID); ok {
 		in.Cached = &cached

@@ -57,6 +57,15 @@ func (e *Engine) MayRun(uid types.UID) bool {
 
 // admissionFacts is what admission needs to know of the node. Pods about which nothing is decided yet do not count.
 func (e *Engine) admissionFacts() admission.Facts {
+	facts := e.nodeFacts()
+	for i, pod := range facts.ActivePods {
+		facts.ActivePods[i] = e.resizes.Allocated(pod)
+	}
+	return facts
+}
+
+// nodeFacts are the facts for admission with what the pods ask for in place of what they were allocated.
+func (e *Engine) nodeFacts() admission.Facts {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	facts := admission.Facts{MaxPods: e.opts.MaxPods}

@@ -47,12 +47,7 @@ func checkOS(pod *v1.Pod, node *v1.Node) *Rejection {
 // checkNode compares the pod with what the node has. The scheduler did so already for most pods; those that were bound
 // by their author, and those bound before the node changed, are found here.
 func checkNode(pod *v1.Pod, facts Facts) *Rejection {
-	others := make([]*v1.Pod, 0, len(facts.ActivePods))
-	for _, other := range facts.ActivePods {
-		if other.UID != pod.UID {
-			others = append(others, other)
-		}
-	}
+	others := others(pod, facts)
 	if r := checkCount(others, facts); r != nil {
 		return r
 	}
@@ -63,6 +58,17 @@ func checkNode(pod *v1.Pod, facts Facts) *Rejection {
 		return r
 	}
 	return checkPlacement(pod, facts.Node)
+}
+
+// others are the active pods beside this one.
+func others(pod *v1.Pod, facts Facts) []*v1.Pod {
+	out := make([]*v1.Pod, 0, len(facts.ActivePods))
+	for _, other := range facts.ActivePods {
+		if other.UID != pod.UID {
+			out = append(out, other)
+		}
+	}
+	return out
 }
 
 func checkCount(others []*v1.Pod, facts Facts) *Rejection {

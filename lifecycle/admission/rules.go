@@ -136,7 +136,7 @@ var containerRules = []rule{
 	{path: "resources.requests[ephemeral-storage]", verdict: elsewhere},
 	{path: "resources.requests[*]", note: "the node has no such resource; remove it"},
 	{path: "resources.claims", note: "devices are not allocated; remove them"},
-	{path: "resizePolicy", verdict: elsewhere, note: "containers are not resized in place"},
+	{path: "resizePolicy", verdict: supported},
 	{path: "restartPolicy", verdict: supported, note: "`Always` makes an init container a sidecar"},
 	{path: "restartPolicyRules", verdict: supported},
 	{path: "volumeMounts", verdict: inside},

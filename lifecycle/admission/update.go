@@ -34,19 +34,6 @@ func CheckUpdate(old, updated *v1.Pod) []Problem {
 		}
 		out = append(out, problem(v.path, v.note))
 	}
-	out = append(out, resized("spec.initContainers", old.Spec.InitContainers, updated.Spec.InitContainers)...)
-	return append(out, resized("spec.containers", old.Spec.Containers, updated.Spec.Containers)...)
-}
-
-// resized finds containers whose resources changed. Containers of a pod never come or go, nor change their order.
-func resized(path string, old, updated []v1.Container) []Problem {
-	var out []Problem
-	for i := range min(len(old), len(updated)) {
-		if !equality.Semantic.DeepEqual(old[i].Resources, updated[i].Resources) {
-			out = append(out, problem(fmt.Sprintf("%s[%d].resources", path, i),
-				"containers are not resized in place; delete the pod and create it with the new resources"))
-		}
-	}
 	return out
 }
 

@@ -51,7 +51,6 @@ func TestCheckUpdateTellsOnlyOfChangesWithoutEffect(t *testing.T) {
 				p.Spec.InitContainers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
 				p.Spec.Containers[0].Resources.Limits[v1.ResourceMemory] = resource.MustParse("2Gi")
 			},
-			want: []string{"spec.initContainers[0].resources", "spec.containers[0].resources"},
 		},
 		{
 			name: "the same resources in other words",

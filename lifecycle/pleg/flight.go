@@ -33,6 +33,9 @@ func (l *loop) request(ctx context.Context, uid types.UID, asked time.Time) {
 		l.postpone(uid, asked)
 		return
 	}
+	if r := l.records[uid]; l.p.takeInspection(uid) && r != nil {
+		r.again = true
+	}
 	if r := l.retries[uid]; r != nil && l.p.o.Clock.Now().Before(r.at) {
 		return // it is looked at then
 	}

@@ -39,7 +39,7 @@ type loop struct {
 type record struct {
 	states map[string]state
 	at     time.Time // of the newest list that was compared
-	// again says that the last inspection failed.
+	// again says that the last inspection failed, or that another one was asked for.
 	again bool
 	// listed is what the newest list told of the pod, also one that could not be compared yet. It is never nil.
 	listed *snapshot

@@ -118,11 +118,13 @@ type PLEG struct {
 
 	mu       sync.Mutex
 	requests map[types.UID]time.Time // pods to relist, and what the list has to be newer than
-	pods     map[types.UID]PodRecord // by the newest list of each
-	listedAt time.Time               // when the last complete list was begun; zero before the first
-	seenAt   time.Time               // when the newest list was, or the host last told that nothing changed
-	wake     chan struct{}           // holds one token when there are requests
-	observed chan struct{}           // closed after the first complete list
+	// inspections are those of them that have to be inspected even if the list shows no change.
+	inspections map[types.UID]struct{}
+	pods        map[types.UID]PodRecord // by the newest list of each
+	listedAt    time.Time               // when the last complete list was begun; zero before the first
+	seenAt      time.Time               // when the newest list was, or the host last told that nothing changed
+	wake        chan struct{}           // holds one token when there are requests
+	observed    chan struct{}           // closed after the first complete list
 }
 
 // New returns a PLEG that has not observed anything yet.
@@ -150,7 +152,7 @@ func New(o Options) *PLEG {
 		cache:    newCache(),
 		events:   make(chan Event, eventCapacity),
 		metrics:  newMetrics(o.Registerer),
-		requests: map[types.UID]time.Time{},
+		requests: map[types.UID]time.Time{}, inspections: map[types.UID]struct{}{},
 		pods:     map[types.UID]PodRecord{},
 		wake:     make(chan struct{}, 1),
 		observed: make(chan struct{}),
@@ -173,6 +175,15 @@ func (p *PLEG) Events() <-chan Event { return p.events }
 // RequestRelist asks for one pod to be observed anew, soon. It does not wait.
 func (p *PLEG) RequestRelist(uid types.UID) { p.request(uid, p.o.Clock.Now()) }
 
+// RequestInspection is RequestRelist after a change that no list tells of, such as one of resources: everything of the pod is
+// inspected anew, and an event PodSync follows.
+func (p *PLEG) RequestInspection(uid types.UID) {
+	p.mu.Lock()
+	p.inspections[uid] = struct{}{}
+	p.mu.Unlock()
+	p.RequestRelist(uid)
+}
+
 // request asks for an observation of the pod that is newer than t.
 func (p *PLEG) request(uid types.UID, t time.Time) {
 	p.mu.Lock()
@@ -184,6 +195,15 @@ func (p *PLEG) request(uid types.UID, t time.Time) {
 	case p.wake <- struct{}{}:
 	default:
 	}
+}
+
+// takeInspection says whether an inspection of the pod was asked for since the last call.
+func (p *PLEG) takeInspection(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, asked := p.inspections[uid]
+	delete(p.inspections, uid)
+	return asked
 }
 
 // takeRequests empties the requests.

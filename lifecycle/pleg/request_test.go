@@ -6,12 +6,14 @@ package pleg
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/test/fakecri"
@@ -59,6 +61,40 @@ func TestRequestReleasesAWaiterAlsoWithoutAChange(t *testing.T) {
 			t.Errorf("%d inspections of an unchanged pod", n-inspected)
 		}
 	})
+}
+
+func TestRequestedInspectionSeesWhatNoListTells(t *testing.T) {
+	for name, during := range map[string]bool{"at rest": false, "during another inspection": true} {
+		t.Run(name, func(t *testing.T) {
+			observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+				pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+				other := rt.Inject(fakecri.Fault{Method: "PodSandboxStatus", Delay: time.Second, Times: 1})
+				if !during {
+					other.Remove()
+				}
+				relists(1)
+				drain(p)
+				resources := &runtimeapi.LinuxContainerResources{CpuShares: 7}
+				if err := rt.Client().UpdateContainerResources(t.Context(), pod.Containers["main"], resources); err != nil {
+					t.Fatal(err)
+				}
+				p.RequestInspection("a")
+				time.Sleep(2 * time.Second)
+				st, err := p.Get("a")
+				if err != nil || st.Newest("main").Resources == nil || st.Newest("main").Resources.CPUShares != 7 {
+					t.Errorf("observed %+v, %v", st, err)
+				}
+				if events := drain(p); !slices.Contains(events, Event{UID: "a", Type: PodSync}) {
+					t.Errorf("events %v", events)
+				}
+				inspected := len(rt.Calls("ContainerStatus"))
+				time.Sleep(5 * time.Second)
+				if n := len(rt.Calls("ContainerStatus")) - inspected; n != 0 {
+					t.Errorf("%d more inspections", n)
+				}
+			})
+		})
+	}
 }
 
 func TestRequestDuringAnInspectionIsDoneAfterIt(t *testing.T) {

@@ -27,6 +27,8 @@ const (
 	KillStartupFailed  = termination.KillStartupFailed
 	// KillPostStartFailed is a container whose postStart hook failed.
 	KillPostStartFailed KillReason = "PostStartFailed"
+	// KillResize is a container whose resources changed and whose policy asks for a restart then.
+	KillResize KillReason = "Resize"
 	// KillRestartAll is a container that goes because all of the pod are restarted. It gets no hook and no grace period.
 	KillRestartAll KillReason = "RestartAllContainers"
 )
@@ -76,6 +78,9 @@ type Input struct {
 	// AwaitsPostStart says of a running container whose definition has a postStart hook whether that is not known to have
 	// ended well. Without it no hook is awaited.
 	AwaitsPostStart func(cs *cri.ContainerStatus) bool
+	// ResizeRestarts says of a running container whether its resources changed in such a way that it must be restarted.
+	// Without it none must.
+	ResizeRestarts func(c *v1.Container, cs *cri.ContainerStatus) bool
 	// StartedBefore says whether this process has started the named container. What it does not know of, the pod's status in
 	// the API may tell. It may be nil.
 	StartedBefore func(container string) bool

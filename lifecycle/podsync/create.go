@@ -36,6 +36,9 @@ func (p *pass) create(ctx context.Context, c *v1.Container, newest *cri.Containe
 		return "", p.failed(ctx, c, containerType, reasonCreate, err)
 	}
 	p.result.Acted = true
+	if p.opts.Resizer != nil {
+		p.opts.Resizer.Created(p.pod, c, id)
+	}
 	p.containerEvent(c, v1.EventTypeNormal, "Created", "Container created")
 	return id, nil
 }

@@ -6,7 +6,7 @@
 // sandbox, start the next init container or the regular ones.
 //
 //	ComputeActions ─► volumes ─► kills ─► removals (all are restarted) ─► prune init records ─► sandbox
-//	    ─► awaited postStart hooks ─► ephemeral ─► init and sidecar ─► regular containers
+//	    ─► resources of what runs ─► awaited postStart hooks ─► ephemeral ─► init and sidecar ─► regular containers
 //
 // A step that fails ends the sync, except that only a regular init container holds up the others. Nothing is remembered
 // between syncs but why containers wait (shown in their status), the crash-loop back-off and which postStart hooks ended:

@@ -81,8 +81,8 @@ func (p *plan) keep(i int, c *v1.Container, record *cri.ContainerStatus) bool {
 		return true
 	}
 	message := fmt.Sprintf("Container %s %s", c.Name, what)
-	// A changed definition has not run yet, whatever the policies say.
-	if reason == KillDefinitionChanged || podrules.MayRetry(p.Pod, c) {
+	// A changed definition has not run yet, and resources were changed for the sake of what runs, whatever the policies say.
+	if reason == KillDefinitionChanged || reason == KillResize || podrules.MayRetry(p.Pod, c) {
 		message += willRestart
 		p.actions.ToStart = append(p.actions.ToStart, i)
 	}
@@ -99,9 +99,15 @@ func (p *plan) fault(c *v1.Container, record *cri.ContainerStatus) (reason KillR
 		return KillLivenessFailed, "failed liveness probe"
 	case p.probe(podrules.StartupProbe, c.StartupProbe, record) == podrules.ProbeFailed:
 		return KillStartupFailed, "failed startup probe"
+	case p.resizeRestarts(c, record):
+		return KillResize, "resize requires restart"
 	default:
 		return "", ""
 	}
+}
+
+func (p *plan) resizeRestarts(c *v1.Container, record *cri.ContainerStatus) bool {
+	return p.ResizeRestarts != nil && p.ResizeRestarts(c, record)
 }
 
 // probe returns what a probe says of a running container. One that the container does not have is content with it.

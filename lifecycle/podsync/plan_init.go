@@ -71,6 +71,10 @@ func (w *initWalk) look(i int, c *v1.Container) {
 func (w *initWalk) initContainer(i int, c *v1.Container, record *cri.ContainerStatus) {
 	switch {
 	case record.State == cri.ContainerRunning:
+		if w.resizeRestarts(c, record) {
+			w.kill(record, KillResize, fmt.Sprintf("Init container %s resize requires restart", c.Name))
+			w.start(i)
+		}
 	case record.State == cri.ContainerExited && !podrules.InitFailed(record):
 		w.next(i)
 	case record.State == cri.ContainerExited && podrules.InitRestartable(w.Pod, c, record):

@@ -48,17 +48,13 @@ func (s *Syncer) Sync(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) R
 		status = &cri.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace}
 	}
 	s.hooks.keep(pod.UID, status)
-	p := &pass{Syncer: s, pod: pod, status: status, ips: status.IPs, actions: ComputeActions(Input{
-		Pod: pod, Status: status, Probes: s.opts.Probes,
-		AwaitsPostStart: func(cs *cri.ContainerStatus) bool { return s.AwaitsPostStart(pod, cs) },
-		StartedBefore:   func(container string) bool { return s.loops.everStarted(pod.UID, container) },
-	})}
+	p := &pass{Syncer: s, pod: pod, status: status, ips: status.IPs, actions: ComputeActions(s.input(pod, status))}
 	if len(status.Containers) == 0 {
 		p.turn = s.gate.newTurn()
 		defer p.turn.leave()
 	}
 	for _, step := range []func(context.Context) error{
-		p.prepare, p.kill, p.restartAll, p.prune, p.ensureSandbox, p.awaitHooks, p.startEphemeral, p.startInit, p.startRegular,
+		p.prepare, p.kill, p.restartAll, p.prune, p.ensureSandbox, p.resize, p.awaitHooks, p.startEphemeral, p.startInit, p.startRegular,
 	} {
 		if err := ctx.Err(); err != nil {
 			p.result.add(err)
@@ -70,6 +66,18 @@ func (s *Syncer) Sync(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) R
 		}
 	}
 	return p.result
+}
+
+func (s *Syncer) input(pod *v1.Pod, status *cri.PodStatus) Input {
+	in := Input{
+		Pod: pod, Status: status, Probes: s.opts.Probes,
+		AwaitsPostStart: func(cs *cri.ContainerStatus) bool { return s.AwaitsPostStart(pod, cs) },
+		StartedBefore:   func(container string) bool { return s.loops.everStarted(pod.UID, container) },
+	}
+	if s.opts.Resizer != nil {
+		in.ResizeRestarts = func(c *v1.Container, cs *cri.ContainerStatus) bool { return s.opts.Resizer.Restarts(pod, c, cs) }
+	}
+	return in
 }
 
 // prepare makes ready what a start needs. It comes before the kills: what runs is not stopped as long as nothing could

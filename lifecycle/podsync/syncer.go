@@ -19,6 +19,7 @@ import (
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
+	"github.com/tombolo-dev/tombolo/lifecycle/resize"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
 )
 
@@ -72,6 +73,17 @@ type Killer interface {
 	KillPod(ctx context.Context, req termination.Request) error
 }
 
+// Resizer changes the resources of containers that run. The pod is always the one with what it was allocated.
+type Resizer interface {
+	// Restarts says whether a running container has to be restarted because its resources changed.
+	Restarts(pod *v1.Pod, c *v1.Container, cs *cri.ContainerStatus) bool
+	// Apply gives running containers the resources that they were allocated, except those that have to be restarted. It has
+	// the deadlines of its calls and goes on where it ended when it is called again.
+	Apply(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) (acted bool, err error)
+	// Created notes that a container was made with the resources that the pod's spec has.
+	Created(pod *v1.Pod, c *v1.Container, id string)
+}
+
 // Logs looks after the log files of containers. Both methods are idempotent.
 type Logs interface {
 	// RestartCount returns one more than the highest number of the container's log files, 0 if there is none.
@@ -84,9 +96,10 @@ var (
 	_ Runtime = (*cri.Client)(nil)
 	_ Killer  = (*termination.Terminator)(nil)
 	_ Logs    = host.LogReader(nil)
+	_ Resizer = (*resize.Manager)(nil)
 )
 
-// Options configure New. All fields are required but Probes, SandboxReady, ClockOffset, MaxParallelStarts, ClusterDNS,
+// Options configure New. All fields are required but Probes, Resizer, SandboxReady, ClockOffset, MaxParallelStarts, ClusterDNS,
 // ClusterDomain, Logger and Registerer.
 type Options struct {
 	Runtime  Runtime
@@ -98,6 +111,8 @@ type Options struct {
 	Identity cri.Identity
 	// Probes are asked about containers that have a probe. Without them every result is unknown.
 	Probes podrules.ProbeResults
+	// Resizer is asked about containers that run. Without it they keep the resources that they were made with.
+	Resizer Resizer
 	// SandboxReady is called when a new sandbox of the pod is ready, before any image is pulled. It must not block.
 	SandboxReady func(pod *v1.Pod, sandbox *runtimeapi.PodSandboxStatus)
 	// ClockOffset returns how far the host's clock is ahead of ours, as last measured; without it the clocks are taken for
@@ -158,6 +173,8 @@ func (s *Syncer) Forget(uid types.UID) {
 type Result struct {
 	// Acted says that something was changed in the runtime, so that a new observation is worth making at once.
 	Acted bool
+	// Resized says that resources of containers that run were changed, which no event of the runtime tells of.
+	Resized bool
 	// Err is why the pod is not yet as its spec asks for; the sync is to be repeated. It is the error of ctx if that
 	// ended, and Unavailable if the host did not answer.
 	Err error

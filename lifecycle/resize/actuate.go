@@ -27,7 +27,7 @@ type Runtime interface {
 // change is one resource of one container that the runtime has to be told of.
 type change struct {
 	container *v1.Container
-	id        string
+	record    *cri.ContainerStatus
 	resource  v1.ResourceName
 	grows     bool
 }
@@ -38,10 +38,14 @@ func (m *Manager) Restarts(pod *v1.Pod, c *v1.Container, record *cri.ContainerSt
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.pods[pod.UID]
-	if s == nil || record.State != cri.ContainerRunning {
+	if s == nil || s.recovered || record.State != cri.ContainerRunning {
 		return false
 	}
-	have, want := s.actual(pod, c, record.ID), amountsOf(c.Resources)
+	return restarts(c, s.actual(pod, c, record))
+}
+
+func restarts(c *v1.Container, have amounts) bool {
+	want := amountsOf(c.Resources)
 	for _, p := range c.ResizePolicy {
 		if p.RestartPolicy == v1.RestartContainer && have.differ(want, p.ResourceName) {
 			return true
@@ -75,18 +79,18 @@ func (m *Manager) changes(pod *v1.Pod, status *cri.PodStatus) []change {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.pods[pod.UID]
-	if s == nil {
+	if s == nil || s.recovered {
 		return nil
 	}
 	var out []change
 	for _, name := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
 		var grow []change
 		running(pod, status, func(c *v1.Container, record *cri.ContainerStatus) {
-			have, want := s.actual(pod, c, record.ID), amountsOf(c.Resources)
-			if !have.differ(want, name) {
+			have, want := s.actual(pod, c, record), amountsOf(c.Resources)
+			if !have.differ(want, name) || restarts(c, have) {
 				return
 			}
-			next := change{container: c, id: record.ID, resource: name, grows: have.grows(want, name)}
+			next := change{container: c, record: record, resource: name, grows: have.grows(want, name)}
 			if next.grows {
 				grow = append(grow, next)
 			} else {
@@ -106,7 +110,7 @@ func (m *Manager) memoryInUse(ctx context.Context, changes []change) error {
 		if c.resource != v1.ResourceMemory || c.grows || limit == 0 {
 			continue
 		}
-		stats, err := m.runtime.ContainerStats(ctx, c.id)
+		stats, err := m.runtime.ContainerStats(ctx, c.record.ID)
 		if err != nil {
 			return fmt.Errorf("measuring container %q: %w", c.container.Name, err)
 		}
@@ -131,9 +135,9 @@ func (m *Manager) update(ctx context.Context, pod *v1.Pod, c change) error {
 		m.mu.Unlock()
 		return nil
 	}
-	next := s.actual(pod, c.container, c.id).with(amountsOf(c.container.Resources), c.resource)
+	next := s.actual(pod, c.container, c.record).with(amountsOf(c.container.Resources), c.resource)
 	m.mu.Unlock()
-	err := m.runtime.UpdateContainerResources(ctx, c.id, cri.UpdatedResources(next.requirements()))
+	err := m.runtime.UpdateContainerResources(ctx, c.record.ID, cri.UpdatedResources(next.requirements()))
 	if errdefs.IsNotFound(err) {
 		return nil // it ended meanwhile; the next one is made with what is allocated
 	}
@@ -142,7 +146,7 @@ func (m *Manager) update(ctx context.Context, pod *v1.Pod, c change) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.actuated[c.id] = next
+	s.actuated[c.record.ID] = next
 	return nil
 }
 

@@ -27,10 +27,11 @@ func allocationOf(pod *v1.Pod) allocation {
 	return out
 }
 
-// recovered is what an earlier process allocated. Unless the API says that a change waits, that is what the spec asks for.
+// recovered is what an earlier process allocated. That is what the spec asks for if that process saw this generation of it
+// and did not say that it waits.
 func recovered(pod *v1.Pod) allocation {
 	out := allocationOf(pod)
-	if conditionOf(pod, v1.PodResizePending) == nil {
+	if conditionOf(pod, v1.PodResizePending) == nil && pod.Status.ObservedGeneration >= pod.Generation {
 		return out
 	}
 	for _, statuses := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

@@ -11,10 +11,11 @@ import (
 
 // The kubelet's reasons of events about a resize.
 const (
-	eventDeferred  = "ResizeDeferred"
-	eventStarted   = "ResizeStarted"
-	eventCompleted = "ResizeCompleted"
-	eventError     = "ResizeError"
+	eventDeferred   = "ResizeDeferred"
+	eventInfeasible = "ResizeInfeasible"
+	eventStarted    = "ResizeStarted"
+	eventCompleted  = "ResizeCompleted"
+	eventError      = "ResizeError"
 )
 
 // summary is the machine-readable part of an event's message, in the kubelet's form.

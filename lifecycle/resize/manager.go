@@ -16,9 +16,13 @@ import (
 	"github.com/tombolo-dev/tombolo/cri"
 )
 
-// Fits says whether the node has room for the pod beside all others with what they have been allocated. The message says
-// what is lacking. It must not call the Manager.
-type Fits func(pod *v1.Pod) (message string, ok bool)
+// Fits says whether the node has room for the pod beside all others with what they have been allocated, which allocated
+// tells of each of them, and of the pod as it is now. The reason is "" if it has; else it is v1.PodReasonDeferred, or
+// v1.PodReasonInfeasible if it never will, and the message says what is lacking. It must not call the Manager.
+type Fits func(pod *v1.Pod, allocated func(*v1.Pod) *v1.Pod) (reason, message string)
+
+// messageUndecided is that of a change which was found at a time when not all pods of the node were known.
+const messageUndecided = "It is not known yet what else runs on the node"
 
 // Options configure New. All fields are required.
 type Options struct {
@@ -46,6 +50,9 @@ type state struct {
 	actuated map[string]amounts
 	// pending and progress are the conditions of these names, nil for none.
 	pending, progress *v1.PodCondition
+	// recovered says that an earlier process may have allocated, and done, more than the API shows. Until the change is
+	// tried, nothing is made of what is allocated.
+	recovered bool
 }
 
 // New returns a Manager that knows of no pod.
@@ -53,15 +60,12 @@ func New(o Options) *Manager {
 	return &Manager{clock: o.Clock, recorder: o.Recorder, runtime: o.Runtime, pods: map[types.UID]*state{}}
 }
 
-// Add takes a pod that the node has accepted, as the API has it, and returns it with what an earlier process allocated.
-func (m *Manager) Add(pod *v1.Pod) *v1.Pod {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of(pod).allocated.apply(pod)
-}
+// Add takes a pod that the node has accepted, as the API has it, and returns it with what an earlier process allocated. If
+// it asks for something else, it waits (Retry).
+func (m *Manager) Add(pod *v1.Pod) *v1.Pod { return m.Desire(pod, nil) }
 
 // Desire takes a new version of a pod and returns it with what is allocated to it, which is what it asks for if that fits
-// the node. If it does not, the pod waits (Retry).
+// the node. If it does not, the pod waits (Retry). It also does without fits, which is for times when nobody knows.
 func (m *Manager) Desire(pod *v1.Pod, fits Fits) *v1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,6 +79,11 @@ func (m *Manager) Desire(pod *v1.Pod, fits Fits) *v1.Pod {
 func (m *Manager) Allocated(pod *v1.Pod) *v1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.allocatedTo(pod)
+}
+
+// allocatedTo is Allocated with the lock held.
+func (m *Manager) allocatedTo(pod *v1.Pod) *v1.Pod {
 	if s, ok := m.pods[pod.UID]; ok {
 		return s.allocated.apply(pod)
 	}
@@ -139,20 +148,29 @@ func (m *Manager) of(pod *v1.Pod) *state {
 			desired: pod, allocated: recovered(pod), actuated: map[string]amounts{},
 			pending: conditionOf(pod, v1.PodResizePending), progress: conditionOf(pod, v1.PodResizeInProgress),
 		}
+		s.recovered = s.allocated.differs(pod)
 		m.pods[pod.UID] = s
 	}
 	return s
 }
 
-// try allocates what the pod asks for if it fits, and says whether the allocation changed.
+// try allocates what the pod asks for if it fits, and says whether the allocation changed. A pod that is being deleted gets
+// nothing new.
 func (m *Manager) try(s *state, fits Fits) bool {
 	pod := s.desired
-	if !s.allocated.differs(pod) {
-		s.pending = nil
+	switch {
+	case !s.allocated.differs(pod):
+		s.pending, s.recovered = nil, false
+		return false
+	case pod.DeletionTimestamp != nil:
+		return false
+	case fits == nil:
+		m.undecided(s)
 		return false
 	}
-	if lacking, ok := fits(pod); !ok {
-		m.wait(s, lacking)
+	s.recovered = false
+	if reason, lacking := fits(pod, m.allocatedTo); reason != "" {
+		m.wait(s, reason, lacking)
 		return false
 	}
 	s.allocated = allocationOf(pod)
@@ -162,17 +180,32 @@ func (m *Manager) try(s *state, fits Fits) bool {
 	return true
 }
 
-// wait notes that the pod's wish does not fit now.
-func (m *Manager) wait(s *state, lacking string) {
+// undecided notes that the pod's wish has to be tried. The condition is there before the API can show that this generation
+// of the pod was seen: without it, the next process would take the wish for granted.
+func (m *Manager) undecided(s *state) {
+	if s.pending == nil || s.pending.ObservedGeneration != s.desired.Generation {
+		s.pending = newCondition(v1.PodResizePending, s.pending, v1.PodReasonDeferred, messageUndecided,
+			s.desired.Status.ObservedGeneration, m.clock.Now())
+	}
+	s.recovered = s.recovered && deferred(s)
+}
+
+// wait notes that the pod's wish does not fit.
+func (m *Manager) wait(s *state, reason, lacking string) {
 	pod, old := s.desired, s.pending
-	s.pending = newCondition(v1.PodResizePending, old, v1.PodReasonDeferred, lacking, pod.Generation, m.clock.Now())
+	s.pending = newCondition(v1.PodResizePending, old, reason, lacking, pod.Generation, m.clock.Now())
 	if old == nil || old.Reason != s.pending.Reason || old.ObservedGeneration != s.pending.ObservedGeneration {
-		m.recorder.Event(pod, v1.EventTypeWarning, eventDeferred,
-			message("Pod resize "+v1.PodReasonDeferred, pod, pod.Generation, lacking))
+		event := eventDeferred
+		if reason == v1.PodReasonInfeasible {
+			event = eventInfeasible
+		}
+		m.recorder.Event(pod, v1.EventTypeWarning, event, message("Pod resize "+reason, pod, pod.Generation, lacking))
 	}
 }
 
-func deferred(s *state) bool { return s.pending != nil && s.pending.Reason == v1.PodReasonDeferred }
+func deferred(s *state) bool {
+	return s.pending != nil && s.pending.Reason == v1.PodReasonDeferred && s.desired.DeletionTimestamp == nil
+}
 
 func sameReason(a, b *v1.PodCondition) bool {
 	if a == nil || b == nil {
@@ -236,6 +269,9 @@ func (m *Manager) Observe(pod *v1.Pod, status *cri.PodStatus) {
 		return
 	}
 	s.retain(status)
+	if s.recovered {
+		return
+	}
 	if s.unfinished(pod, status) {
 		if s.progress == nil {
 			s.progress = newCondition(v1.PodResizeInProgress, nil, "", "", pod.Generation, m.clock.Now())
@@ -253,7 +289,7 @@ func (m *Manager) Observe(pod *v1.Pod, status *cri.PodStatus) {
 func (s *state) unfinished(pod *v1.Pod, status *cri.PodStatus) bool {
 	found := false
 	running(pod, status, func(c *v1.Container, record *cri.ContainerStatus) {
-		if s.actual(pod, c, record.ID) != amountsOf(c.Resources) {
+		if s.actual(pod, c, record) != amountsOf(c.Resources) {
 			found = true
 		}
 	})
@@ -261,12 +297,13 @@ func (s *state) unfinished(pod *v1.Pod, status *cri.PodStatus) bool {
 }
 
 // actual is what the runtime was told of a container that runs: as far as this process knows, else as the API says, else
-// what is allocated, for every container is made with that.
-func (s *state) actual(pod *v1.Pod, c *v1.Container, id string) amounts {
+// as the runtime says. What none of them says is what is allocated, for every container is made with that.
+func (s *state) actual(pod *v1.Pod, c *v1.Container, record *cri.ContainerStatus) amounts {
+	id := record.ID
 	if a, ok := s.actuated[id]; ok {
 		return a
 	}
-	a := amountsOf(c.Resources)
+	a := amountsOf(record.Resources.In(c.Resources))
 	for _, statuses := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			if st := &statuses[i]; st.Name == c.Name && st.ContainerID == cri.RuntimeName+"://"+id && st.Resources != nil {

@@ -120,8 +120,10 @@ func runs(pod *v1.Pod) *cri.PodStatus {
 	return st
 }
 
-func always(*v1.Pod) (string, bool) { return "", true }
-func never(*v1.Pod) (string, bool)  { return "no room", false }
+type view = func(*v1.Pod) *v1.Pod
+
+func always(*v1.Pod, view) (reason, message string) { return "", "" }
+func never(*v1.Pod, view) (reason, message string)  { return v1.PodReasonDeferred, "no room" }
 
 func TestResizeThatFitsIsAllocatedActuatedAndTold(t *testing.T) {
 	b := newBed()
@@ -372,9 +374,9 @@ func TestWaitingChangesAreTriedInOrder(t *testing.T) {
 	add("important", "1 - - -", "2 - - -", func(p *v1.Pod) { p.Spec.Priority = ptr.To(int32(10)) })
 	add("shrinks", "2 - - -", "1 - - -", plain)
 	var order []types.UID
-	b.Retry(func(p *v1.Pod) (string, bool) {
+	b.Retry(func(p *v1.Pod, _ view) (string, string) {
 		order = append(order, p.UID)
-		return "no room", false
+		return v1.PodReasonDeferred, "no room"
 	})
 	if diff := cmp.Diff([]types.UID{"shrinks", "important", "guaranteed", "late-b", "late-c"}, order); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

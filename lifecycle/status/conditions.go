@@ -30,6 +30,11 @@ func isOurs(t v1.PodConditionType) bool {
 	return isOwned(t) || isShared(t)
 }
 
+// isResize says whether a condition is about changes of the pod's resources.
+func isResize(t v1.PodConditionType) bool {
+	return t == v1.PodResizePending || t == v1.PodResizeInProgress
+}
+
 // isShared says whether a condition is written by us and by others.
 func isShared(t v1.PodConditionType) bool {
 	return t == v1.DisruptionTarget
@@ -63,6 +68,9 @@ func (g *generation) conditions(status *v1.PodStatus) []v1.PodCondition {
 	for _, c := range ours {
 		c.ObservedGeneration = g.in.Pod.Generation
 		list = append(list, c)
+	}
+	if !podrules.Terminal(status.Phase) {
+		list = append(list, g.in.Resize...)
 	}
 	keepTransitionTimes(list, g.old.Conditions, g.in.Now)
 	return list
@@ -186,11 +194,11 @@ func WithSandbox(pod *v1.Pod, last v1.PodStatus, now time.Time) v1.PodStatus {
 }
 
 // keepTransitionTimes gives each of our conditions the time at which its status last changed: that of the old condition
-// if it says the same, else now, unless the new one brings a time of its own.
+// if it says the same, else now, unless the new one brings a time of its own, as those about resizes do.
 func keepTransitionTimes(list, old []v1.PodCondition, now time.Time) {
 	for i := range list {
 		c := &list[i]
-		if !isOurs(c.Type) {
+		if !isOurs(c.Type) || isResize(c.Type) {
 			continue
 		}
 		before := condition(old, c.Type)

@@ -80,8 +80,9 @@ func (g *generation) container(k kind, c *v1.Container, old *v1.ContainerStatus)
 		st = g.withoutRecord(k, c, old)
 	} else {
 		st = g.withRecord(current, old)
-		st.Resources = c.Resources.DeepCopy()
-		st.AllocatedResources = c.Resources.Requests.DeepCopy()
+	}
+	if current != nil || k != ephemeral && condition(g.in.Resize, v1.PodResizePending) != nil {
+		g.setResources(c, current, &st)
 	}
 	st.LastTerminationState = v1.ContainerState{Terminated: g.lastEnd(&st, old, second)}
 

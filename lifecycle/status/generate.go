@@ -15,7 +15,7 @@ import (
 
 // Input is what a status is made from. Nothing in it is changed or kept.
 type Input struct {
-	// Pod is the newest version from the API, with the status that the API holds.
+	// Pod is the newest version from the API, with the status that the API holds and the resources that it was allocated.
 	Pod *v1.Pod
 	// Runtime is one complete observation of the pod. Nil means that there was none: what was known of the containers
 	// is then kept.
@@ -34,6 +34,11 @@ type Input struct {
 	// Starting says of a running container that its postStart hook is not known to have ended well: it is shown as one that
 	// still waits. Nil means that none has to.
 	Starting func(*cri.ContainerStatus) bool
+	// Resize are the pod's conditions about changes of its resources, complete: those that are not among them are gone.
+	Resize []v1.PodCondition
+	// Actuated returns the resources that the runtime was last told of a container that runs; ok is false if nothing is
+	// known. Nil knows none.
+	Actuated func(*cri.ContainerStatus) (r v1.ResourceRequirements, ok bool)
 	// Terminal says that the pod was stopped for good: nothing of it runs or will run.
 	Terminal bool
 	// HostIPs are the node's addresses, primary first, at most one of each family.

@@ -125,6 +125,9 @@ func (m *Monitor) HostIPs() []string {
 	return s.HostIPs()
 }
 
+// ClockOffset is how far the host's wall clock is ahead of ours, as last measured.
+func (m *Monitor) ClockOffset() time.Duration { return m.State().ClockOffset }
+
 // HostTime is the present time by the host's wall clock.
 func (m *Monitor) HostTime() time.Time {
 	s := m.State()

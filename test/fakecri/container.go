@@ -44,7 +44,9 @@ func (s runtimeServer) CreateContainer(
 			return nil, fmt.Errorf("failed to reserve container name %q: %w", name, reservedError{name, other.id})
 		}
 	}
-	c := &container{id: r.nextID("c0"), config: cfg, box: box, image: image, created: r.clock.Now()}
+	c := &container{
+		id: r.nextID("c0"), config: cfg, box: box, image: image, created: r.clock.Now(), resources: resourcesOf(cfg),
+	}
 	c.behaviour = r.behaviour(Selector{UID: c.uid(), Container: c.name(), ID: c.id, Image: cfg.GetImage().GetImage()})
 	r.containers[c.id] = c
 	r.tellOf(c, Event{Kind: ContainerMade})
@@ -156,6 +158,9 @@ func (s runtimeServer) ContainerStatus(
 		Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(), Mounts: c.config.GetMounts(),
 		User: &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{}},
 	}
+	if c.resources != nil {
+		status.Resources = &runtimeapi.ContainerResources{Linux: c.resources}
+	}
 	if tag, digest, ok := r.names(c.image); ok {
 		status.Image, status.ImageRef = &runtimeapi.ImageSpec{Image: tag}, digest
 	}
@@ -235,6 +240,9 @@ type container struct {
 	box       *sandbox
 	image     string // id
 	behaviour Behaviour
+	// resources are never changed, only replaced; nil is not known.
+	resources *runtimeapi.LinuxContainerResources
+	usage     uint64 // bytes of memory
 
 	created, started, finished time.Time
 	alive                      bool

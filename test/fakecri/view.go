@@ -35,6 +35,8 @@ type Container struct {
 	Signals    []Signal
 	// Config is what it was created with; it must not be changed.
 	Config *runtimeapi.ContainerConfig
+	// Resources are those in effect, nil if none were ever given; they must not be changed.
+	Resources *runtimeapi.LinuxContainerResources
 }
 
 // Sandbox is the truth about one sandbox.
@@ -53,7 +55,7 @@ func (c *container) view() Container {
 	return Container{
 		ID: c.id, SandboxID: c.box.id, UID: c.uid(), Name: c.name(), Attempt: c.config.GetMetadata().GetAttempt(),
 		State: c.state(), Alive: c.alive, CreatedAt: c.created, StartedAt: c.started, FinishedAt: c.finished,
-		ExitCode: c.code, Reason: c.reason, Signals: slices.Clone(c.signals), Config: c.config,
+		ExitCode: c.code, Reason: c.reason, Signals: slices.Clone(c.signals), Config: c.config, Resources: c.resources,
 	}
 }
 

@@ -289,6 +289,9 @@ func (Machine) NetworkReady() error { return nil }
 // HostIPs has one address.
 func (Machine) HostIPs() []string { return []string{"192.0.2.1"} }
 
+// ClockOffset is that of one machine.
+func (Machine) ClockOffset() time.Duration { return 0 }
+
 // preStopOf finds the preStop hook of a container, nil if there is none.
 func preStopOf(p *v1.Pod, container string) *v1.LifecycleHandler {
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
