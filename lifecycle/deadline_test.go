@@ -4,9 +4,11 @@
 package lifecycle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tombolo-dev/tombolo/test/fakecri"
@@ -47,6 +49,34 @@ func TestPodPastItsActiveDeadlineFailsOnlyWhenItsContainersAreGone(t *testing.T)
 				c, _ := w.cri.Newest("a", "main")
 				if late := c.Signals[0].At.Sub(deadline); late < 0 || late > time.Second {
 					t.Errorf("the stop signal came %s after the deadline", late)
+				}
+			})
+		})
+	}
+}
+
+func TestDeadlineIsToldInOneEventWhereverTheProcessRestarts(t *testing.T) {
+	for name, restartAt := range map[string]time.Duration{
+		"before the deadline": -5 * time.Second, "between the deadline and the end": 15 * time.Second, "after the end": 45 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.cri.Behave(fakecri.Selector{Container: "main"}, fakecri.Behaviour{OnTERM: fakecri.TERM{Ignore: true}})
+				w.api.create(testPod("a", withActiveDeadline(45)))
+				w.eventually("running", 10*time.Second, w.running("a"))
+				time.Sleep(time.Until(w.deadlineOf(w.api.get("a"))) + restartAt)
+				w.restart()
+				w.eventually("failed", time.Minute, func() bool { return w.api.get("a").Status.Phase == v1.PodFailed })
+				time.Sleep(time.Minute)
+				var told []string
+				for len(w.recorder.Events) > 0 {
+					if event := <-w.recorder.Events; strings.Contains(event, "DeadlineExceeded") {
+						told = append(told, event)
+					}
+				}
+				want := []string{"Normal DeadlineExceeded Pod was active on the node longer than the specified deadline"}
+				if diff := cmp.Diff(want, told); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
 				}
 			})
 		})

@@ -32,15 +32,16 @@ type world struct {
 	// maxPods is for engines started from now on.
 	maxPods int
 	// node is what engines started from now on know of the node; nil is nothing.
-	node   func() *v1.Node
-	engine *Engine
+	node     func() *v1.Node
+	recorder *record.FakeRecorder
+	engine   *Engine
 }
 
 // inWorld runs body with an engine running, in a bubble with a fake clock.
 func inWorld(t *testing.T, body func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, api: newFakeAPI(), host: newFakeHost(), maxPods: 110}
+		w := &world{t: t, api: newFakeAPI(), host: newFakeHost(), maxPods: 110, recorder: record.NewFakeRecorder(10000)}
 		w.cri = fakecri.Start(t, fakecri.Options{Identity: testIdentity})
 		w.api.onDelete = func(types.UID) {}
 		w.start()
@@ -53,7 +54,7 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	e, err := New(Options{
 		Source: w.api.source(), Runtime: w.cri.Client(), Host: w.host, Machine: fakeMachine{}, Sink: w.api,
-		Recorder: record.NewFakeRecorder(10000), Identity: testIdentity, ClusterDomain: "cluster.local", MaxPods: w.maxPods,
+		Recorder: w.recorder, Identity: testIdentity, ClusterDomain: "cluster.local", MaxPods: w.maxPods,
 		Node: w.node, Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

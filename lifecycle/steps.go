@@ -32,7 +32,7 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 		return out, err
 	}
 	if podrules.Terminal(st.Phase) {
-		if st.Reason == status.ReasonDeadlineExceeded {
+		if st.Reason == status.ReasonDeadlineExceeded && !status.EndIsTold(pod) {
 			e.opts.Recorder.Event(podref.Pod(pod), v1.EventTypeNormal, status.ReasonDeadlineExceeded, status.MessageDeadlineExceeded)
 		}
 		out.Terminal = true

@@ -27,6 +27,15 @@ func final(pod *v1.Pod, last *v1.PodStatus, now time.Time) v1.PodStatus {
 	return status
 }
 
+// EndIsTold says whether the API shows that a pod has ended. While its phase is withheld, a condition does.
+func EndIsTold(pod *v1.Pod) bool {
+	if podrules.Terminal(pod.Status.Phase) {
+		return true
+	}
+	c := condition(pod.Status.Conditions, v1.ContainersReady)
+	return c != nil && (c.Reason == reasonPodFailed || c.Reason == reasonPodCompleted)
+}
+
 // closeAll gives every container an end: the one that is known of its newest instance, else a guess.
 func closeAll(statuses []v1.ContainerStatus) {
 	for i := range statuses {
