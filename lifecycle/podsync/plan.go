@@ -59,14 +59,40 @@ func (p *plan) regular() {
 			if p.keep(i, c, newest) {
 				kept++
 			}
+		case newest != nil && newest.State == cri.ContainerUnknown:
+			p.lost(i, c, newest)
+		case newest == nil && p.doneBefore(c):
 		case podrules.ShouldRestart(p.Pod, c, newest):
-			if newest != nil && newest.State == cri.ContainerUnknown {
-				p.kill(newest, KillUnknown, fmt.Sprintf("Container is in %q state, try killing it before restart", newest.State))
-			}
 			p.actions.ToStart = append(p.actions.ToStart, i)
 		}
 	}
 	p.actions.KillPod = kept == 0 && len(p.actions.ToStart) == 0
+}
+
+// doneBefore says whether a regular container of which the runtime has no record ended for good, as the API's status
+// knows. In a pod that may restart all its containers that status may be older than their restart.
+func (p *plan) doneBefore(c *v1.Container) bool {
+	if podrules.HasRestartAllRule(p.Pod) {
+		return false
+	}
+	for i := range p.Pod.Status.ContainerStatuses {
+		status := &p.Pod.Status.ContainerStatuses[i]
+		if status.Name == c.Name && status.State.Terminated != nil {
+			return !podrules.Restartable(p.Pod, c, status.State.Terminated.ExitCode)
+		}
+	}
+	return false
+}
+
+// lost decides about the i-th regular container, which may run although the runtime cannot tell. It is killed before
+// another takes its place; where the policies know no retry it may have done its work, and none does.
+func (p *plan) lost(i int, c *v1.Container, record *cri.ContainerStatus) {
+	message := fmt.Sprintf("Container is in %q state, try killing it", record.State)
+	if podrules.MayRetry(p.Pod, c) {
+		message += " before restart"
+		p.actions.ToStart = append(p.actions.ToStart, i)
+	}
+	p.kill(record, KillUnknown, message)
 }
 
 // keep says whether the i-th regular container, which runs, goes on running. If not, it is killed and, where the policies

@@ -235,6 +235,39 @@ func TestEphemeralContainersStartOnce(t *testing.T) {
 	}
 }
 
+func TestContainerThatTheAPISaysIsDoneIsNotRunAgain(t *testing.T) {
+	done := func(code int32) []v1.ContainerStatus {
+		return []v1.ContainerStatus{{Name: "web", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: code}}}}
+	}
+	for _, tc := range []struct {
+		name     string
+		policy   v1.RestartPolicy
+		marks    string
+		statuses []v1.ContainerStatus
+		want     string
+	}{
+		{"never told", never, "", nil, "start web"},
+		{"runs again", never, "", []v1.ContainerStatus{{Name: "web", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}, "start web"},
+		{"Never", never, "", done(1), ""},
+		{"OnFailure, success", onFailure, "", done(0), ""},
+		{"OnFailure, failure", onFailure, "", done(1), "start web"},
+		{"Always", always, "", done(0), "start web"},
+		{"all were restarted", never, "log:all42", done(1), "start web"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := testPod(tc.policy, "web,log")
+			if tc.marks != "" {
+				mark(t, pod, tc.marks)
+			}
+			pod.Status.ContainerStatuses = tc.statuses
+			status := testStatus(t, pod, "0+", "log@0 running")
+			if got := summary(pod, ComputeActions(Input{Pod: pod, Status: status})); got != tc.want {
+				t.Errorf("got  %q\nwant %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestKillMessagesOfProbesAndSidecars(t *testing.T) {
 	for _, tc := range []struct {
 		policy  v1.RestartPolicy

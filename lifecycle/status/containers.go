@@ -234,7 +234,7 @@ func (g *generation) mayStart(k kind, c *v1.Container, newest *cri.ContainerStat
 		return false // it is started once
 	case newest == nil && st.State.Terminated != nil:
 		return podrules.Restartable(g.in.Pod, c, st.State.Terminated.ExitCode)
-	case newest != nil && newest.State == cri.ContainerUnknown && st.State.Terminated != nil:
+	case newest != nil && newest.State == cri.ContainerUnknown:
 		return podrules.MayRetry(g.in.Pod, c)
 	case k == initial && !podrules.IsSidecar(c) && newest != nil && newest.State == cri.ContainerExited && !podrules.InitFailed(newest):
 		return false

@@ -138,6 +138,10 @@ func TestTransitions(t *testing.T) {
 		{desc: "Never, still ended", policy: v1.RestartPolicyNever, old: ended("a", 1), new: ended("a", 1)},
 		{desc: "Never, from running to waiting", policy: v1.RestartPolicyNever, old: running("a"), new: waiting("a")},
 		{desc: "Never, not known any more", policy: v1.RestartPolicyNever, old: ended("a", 0), new: running("other")},
+		{desc: "Never, a guess, waiting again", policy: v1.RestartPolicyNever, old: endedSomehow("a"), new: waiting("a")},
+		{desc: "Never, a guess, running again", policy: v1.RestartPolicyNever, old: endedSomehow("a"), new: running("a")},
+		{desc: "Never, another instance runs", policy: v1.RestartPolicyNever, old: ended("a", 1), new: another(running("a"))},
+		{desc: "Never, another instance waits", policy: v1.RestartPolicyNever, old: ended("a", 1), new: another(waiting("a")), wantErr: true},
 		{desc: "a sidecar may always run again", policy: v1.RestartPolicyNever, container: sidecar, old: ended("a", 0), new: running("a")},
 	} {
 		t.Run(tt.desc, func(t *testing.T) {

@@ -62,6 +62,8 @@ type Manager struct {
 	pods map[types.UID]*entry
 	// ready has the UIDs whose turn it is, oldest first.
 	ready []types.UID
+	// refused is when the first of a row of impossible statuses of a pod was dropped.
+	refused map[types.UID]time.Time
 }
 
 // entry is what is known of one pod. Manager.mu guards it.
@@ -105,6 +107,7 @@ func NewManager(o Options) *Manager {
 		callTimeout: o.CallTimeout,
 		wake:        make(chan struct{}, 1),
 		pods:        map[types.UID]*entry{},
+		refused:     map[types.UID]time.Time{},
 	}
 	if m.clock == nil {
 		m.clock = clock.RealClock{}
@@ -134,7 +137,7 @@ func (m *Manager) Get(uid types.UID) (v1.PodStatus, bool) {
 
 // Set takes the newest status of a pod to be written. Several before a write make one write. Whatever is set, a terminal
 // phase stays as it was first set or as the API has it, and so does the start time; a status in which a container that
-// ended for good has not ended is dropped. A status that says nothing new is not written, unless the pod is being
+// ended for good has not ended is dropped, unless it goes on being set for some seconds. A status that says nothing new is not written, unless the pod is being
 // deleted.
 func (m *Manager) Set(pod *v1.Pod, st v1.PodStatus) {
 	m.update(pod, false, func(*v1.PodStatus) v1.PodStatus { return *st.DeepCopy() })
@@ -158,9 +161,7 @@ func (m *Manager) update(pod *v1.Pod, finish bool, change func(last *v1.PodStatu
 	}
 	log := m.log.With("pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
 	next := change(last)
-	if err := checkTransition(pod, last, &next); err != nil {
-		m.metrics.refused.Inc()
-		log.Error("dropping an impossible status", "error", err)
+	if m.refuse(pod, last, &next) {
 		return
 	}
 	m.keep(pod, last, &next)
@@ -226,6 +227,11 @@ func (m *Manager) Retain(desired map[types.UID]struct{}) {
 	for uid := range m.pods {
 		if _, ok := desired[uid]; !ok {
 			delete(m.pods, uid)
+		}
+	}
+	for uid := range m.refused {
+		if _, ok := desired[uid]; !ok {
+			delete(m.refused, uid)
 		}
 	}
 }

@@ -422,6 +422,45 @@ func TestImpossibleStatusIsDropped(t *testing.T) {
 	})
 }
 
+func TestImpossibleStatusThatDoesNotGoAwayIsTaken(t *testing.T) {
+	pod := podNamed("job")
+	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {
+		done := v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: list(ended("a", 0))}
+		impossible := v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: list(running("a"))}
+		taken := func() bool {
+			got, _ := b.Get(pod.UID)
+			return got.PodIP != ""
+		}
+		b.Set(pod, done)
+		b.Set(pod, impossible)
+		pass(refuseFor - time.Second)
+		b.Set(pod, impossible)
+		if taken() {
+			t.Fatal("the status was taken too early")
+		}
+		b.Set(pod, done)
+		pass(time.Second)
+		b.Set(pod, impossible)
+		if taken() {
+			t.Fatal("the status was taken, although a possible one was set meanwhile")
+		}
+		pass(refuseFor)
+		b.Set(pod, impossible)
+		if !taken() {
+			t.Error("the status is refused for ever")
+		}
+		if len(b.refused) != 0 {
+			t.Errorf("%v is still noted as refused", b.refused)
+		}
+		b.Set(pod, done)
+		b.Set(pod, impossible)
+		b.Retain(nil)
+		if len(b.refused) != 0 {
+			t.Errorf("a pod that is gone is still noted as refused: %v", b.refused)
+		}
+	})
+}
+
 func TestRejectedPodIsFailedAndCanBeDeleted(t *testing.T) {
 	pod := podNamed("web")
 	pod.Generation = 1

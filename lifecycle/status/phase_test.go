@@ -35,6 +35,19 @@ func again(name string, code int32) v1.ContainerStatus {
 	return st
 }
 
+// endedSomehow has ended, and nobody saw how.
+func endedSomehow(name string) v1.ContainerStatus {
+	st := ended(name, exitCodeUnknown)
+	st.State.Terminated.Reason = reasonStatusUnknown
+	return st
+}
+
+// another is the same of another instance.
+func another(st v1.ContainerStatus) v1.ContainerStatus {
+	st.ContainerID = "containerd://another"
+	return st
+}
+
 func list(statuses ...v1.ContainerStatus) []v1.ContainerStatus { return statuses }
 
 func TestPhase(t *testing.T) {

@@ -5,6 +5,7 @@ package status
 
 import (
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -12,9 +13,36 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
-// checkTransition refuses a status in which a container that has ended for good has not ended: it would be a mistake of
+// refuseFor is for how long impossible statuses of a pod are refused: a slip of ours is over by then, and what is still
+// said is the truth. A guard that could keep the API wrong for ever would be worse than what it guards against.
+const refuseFor = 10 * time.Second
+
+// refuse says whether an impossible status is to be dropped. m.mu is held.
+func (m *Manager) refuse(pod *v1.Pod, last, next *v1.PodStatus) bool {
+	err := checkTransition(pod, last, next)
+	if err == nil {
+		delete(m.refused, pod.UID)
+		return false
+	}
+	log := m.log.With("pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
+	since, again := m.refused[pod.UID]
+	if again && m.clock.Since(since) >= refuseFor {
+		delete(m.refused, pod.UID)
+		log.Error("taking an impossible status, for it does not go away")
+		return false
+	}
+	if !again {
+		m.refused[pod.UID] = m.clock.Now()
+	}
+	m.metrics.refused.Inc()
+	log.Error("dropping an impossible status")
+	return true
+}
+
+// checkTransition tells of a status in which a container that has ended for good has not ended: it would be a mistake of
 // ours. A container that the policies let start again may leave its end, a sidecar always, and one of a pod that may
-// restart all its containers whatever its policy.
+// restart all its containers whatever its policy. An end that was guessed binds nobody, and another instance that runs is
+// a fact.
 func checkTransition(pod *v1.Pod, old, status *v1.PodStatus) error {
 	if podrules.HasRestartAllRule(pod) && !podrules.Terminal(old.Phase) {
 		return nil
@@ -24,7 +52,8 @@ func checkTransition(pod *v1.Pod, old, status *v1.PodStatus) error {
 		if before == nil || before.State.Terminated == nil || after == nil || after.State.Terminated != nil {
 			return nil
 		}
-		if mayStartAgain(pod, kind, c, before.State.Terminated) {
+		another := after.State.Running != nil && after.ContainerID != before.ContainerID
+		if another || isGuess(before.State.Terminated) || mayStartAgain(pod, kind, c, before.State.Terminated) {
 			return nil
 		}
 		return fmt.Errorf("container %q ended with exit code %d and may not start again, but is said not to have ended",
