@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/tombolo-dev/tombolo/lifecycle/podsync"
 	"github.com/tombolo-dev/tombolo/provider/hostconn"
 	"github.com/tombolo-dev/tombolo/provider/kubeletapi"
 )
@@ -25,6 +26,9 @@ type StaticPods struct {
 	Header http.Header
 }
 
+// DefaultParallelStarts is the default of Options.MaxParallelStarts.
+const DefaultParallelStarts = podsync.DefaultParallelStarts
+
 // Options are what one node is made of.
 type Options struct {
 	// Name is the node's name. Labels and Taints are those it is registered with besides the usual labels.
@@ -33,6 +37,8 @@ type Options struct {
 	Taints []v1.Taint
 	// MaxPods is the most pods the node takes.
 	MaxPods int
+	// MaxParallelStarts is how many new pods may be started at once; zero is DefaultParallelStarts.
+	MaxParallelStarts int
 
 	// Kubernetes says how the API is reached. The identity should be system:node:<Name> in the group system:nodes.
 	Kubernetes *rest.Config

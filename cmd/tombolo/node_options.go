@@ -54,6 +54,8 @@ type nodeOptions struct {
 	labels  map[string]string
 	taints  string
 	maxPods int
+	// maxParallelStarts is of new pods.
+	maxParallelStarts int
 
 	static staticOptions
 
@@ -87,6 +89,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringToStringVar(&o.labels, "node-labels", nil, "labels of the node, key=value separated by commas")
 	fs.StringVar(&o.taints, "register-with-taints", defaultTaint, `taints the node is registered with, key=value:effect separated by commas; "" for none`)
 	fs.IntVar(&o.maxPods, "max-pods", defaultMaxPods, "number of pods the node takes")
+	fs.IntVar(&o.maxParallelStarts, "max-parallel-starts", provider.DefaultParallelStarts, "number of new pods that are started at the same time; more at once make most pods of a burst ready later")
 
 	o.static.addFlags(fs)
 	fs.StringSliceVar(&o.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS service, separated by commas")
@@ -199,6 +202,9 @@ func (o *nodeOptions) checkServing() (netip.Addr, []error) {
 	}
 	if o.maxPods < 1 {
 		problems = append(problems, fmt.Errorf("--max-pods %d: give at least 1", o.maxPods))
+	}
+	if o.maxParallelStarts < 1 {
+		problems = append(problems, fmt.Errorf("--max-parallel-starts %d: give at least 1", o.maxParallelStarts))
 	}
 	return nodeIP, problems
 }

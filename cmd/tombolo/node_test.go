@@ -118,6 +118,7 @@ func TestNodeNamesTheFlagThatIsWrong(t *testing.T) {
 		"large port":         {[]string{"--port=65536"}, "--port 65536"},
 		"half a key pair":    {[]string{"--tls-cert-file=c"}, "--tls-cert-file and --tls-private-key-file"},
 		"pods":               {[]string{"--max-pods=0"}, "--max-pods 0"},
+		"starts":             {[]string{"--max-parallel-starts=0"}, "--max-parallel-starts 0"},
 		"reserved label":     {[]string{"--node-labels=kubernetes.io/role=agent"}, `--node-labels "kubernetes.io/role"`},
 		"reserved subdomain": {[]string{"--node-labels=node-role.kubernetes.io/edge="}, `--node-labels "node-role.kubernetes.io/edge"`},
 		"label key":          {[]string{"--node-labels=a/b/c=d"}, `--node-labels "a/b/c"`},
