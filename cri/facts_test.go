@@ -80,13 +80,17 @@ func TestContainerFacts(t *testing.T) {
 		},
 		LogPath: "/var/log/pods/x/main/7.log",
 		User:    &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2, SupplementalGroups: []int64{3}}},
+		Resources: &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{
+			CpuShares: 4, CpuPeriod: 5, CpuQuota: 6, MemoryLimitInBytes: 7,
+		}},
 	}
 	want := ContainerStatus{
 		ID: "c1", Name: "main", State: ContainerExited, RestartCount: 7, Hash: "abc",
 		CreatedAt: at(1), StartedAt: at(2), FinishedAt: at(3), ExitCode: 137, Reason: "OOMKilled", Message: "m",
 		Image: "busybox:1", ImageID: "docker.io/library/busybox@sha256:1", LogPath: "/var/log/pods/x/main/7.log",
 		TerminationMessageHostPath: "/h/log", Labels: s.Labels, Annotations: s.Annotations,
-		User: &LinuxUser{UID: 1, GID: 2, SupplementalGroups: []int64{3}},
+		User:      &LinuxUser{UID: 1, GID: 2, SupplementalGroups: []int64{3}},
+		Resources: &LinuxResources{CPUShares: 4, CPUPeriod: 5, CPUQuota: 6, MemoryLimitBytes: 7},
 	}
 	got := ContainerFacts(s)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -127,7 +127,7 @@ func portNumber(container *v1.Container, port intstr.IntOrString) (int32, error)
 	if number < 1 || number > 65535 {
 		return 0, fmt.Errorf("%w: port %d is not between 1 and 65535", errdefs.ErrInvalidArgument, number)
 	}
-	return int32(number), nil //nolint:gosec // it was compared with both limits.
+	return int32(number), nil
 }
 
 func inAction(pod *v1.Pod, container *v1.Container, field string, err error) error {

@@ -340,6 +340,91 @@ func TestRestartedProcessFinishesAnActuation(t *testing.T) {
 	}
 }
 
+func TestChangeThatCanNeverBeIsNotTriedAgain(t *testing.T) {
+	infeasible := func(*v1.Pod, view) (string, string) { return v1.PodReasonInfeasible, "too small" }
+	b := newBed()
+	b.Add(podOf(1, "100m - - -"))
+	b.Desire(podOf(2, "9 - - -"), infeasible)
+	if got := b.Retry(always); len(got) != 0 || b.Waiting() {
+		t.Errorf("tried again: %v", got)
+	}
+	if got := b.condition("u", v1.PodResizePending); got != "Infeasible too small gen=2" {
+		t.Errorf("pending: %s", got)
+	}
+	if diff := cmp.Diff([]string{"ResizeInfeasible"}, b.reasons()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if pod := b.Desire(podOf(3, "1 - - -"), always); amountsOf(pod.Spec.Containers[0].Resources).cpuRequest != 1000 {
+		t.Error("another wish was not tried")
+	}
+}
+
+func TestPodThatIsDeletedGetsNothingNew(t *testing.T) {
+	b := newBed()
+	b.Add(podOf(1, "100m - - -"))
+	b.Desire(podOf(2, "9 - - -"), never)
+	deleted := podOf(2, "9 - - -")
+	deleted.DeletionTimestamp = ptr.To(metav1.Now())
+	pod := b.Desire(deleted, always)
+	if b.Waiting() || len(b.Retry(always)) != 0 || amountsOf(pod.Spec.Containers[0].Resources).cpuRequest != 100 {
+		t.Errorf("allocated %+v", pod.Spec.Containers[0].Resources)
+	}
+}
+
+// What is asked of a process about a pod that changed while none ran.
+func TestChangeMadeWithoutAProcessIsTriedBeforeAnythingIsMadeOfIt(t *testing.T) {
+	made := func(told *v1.ContainerStatus, restart bool) (*bed, *v1.Pod, *cri.PodStatus) {
+		pod := podOf(2, "200m - - -")
+		pod.Status.ObservedGeneration = 1
+		if told != nil {
+			pod.Status.ContainerStatuses = []v1.ContainerStatus{*told}
+		}
+		if restart {
+			pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceCPU, RestartPolicy: v1.RestartContainer}}
+		}
+		b := newBed()
+		allocated := b.Add(pod)
+		if amountsOf(allocated.Spec.Containers[0].Resources).cpuRequest != 100 || !b.Waiting() {
+			t.Fatalf("allocated %+v", allocated.Spec.Containers[0].Resources)
+		}
+		if got := b.condition("u", v1.PodResizePending); got != "Deferred "+messageUndecided+" gen=1" {
+			t.Fatalf("a crash now would lose the change: %s", got)
+		}
+		st := runs(allocated)
+		// The process before had come further than its status.
+		st.Containers[0].Resources = &cri.LinuxResources{CPUShares: 204, CPUPeriod: 100000, CPUQuota: -1}
+		return b, allocated, st
+	}
+	old := statusOf("100m - - -", "100m - - -")
+	before := old
+	before.ContainerID = "containerd://before"
+
+	b, pod, st := made(&before, true)
+	b.Observe(pod, st)
+	if acted, err := b.Apply(t.Context(), pod, st); acted || err != nil || b.Restarts(pod, &pod.Spec.Containers[0], &st.Containers[0]) {
+		t.Error("something was made of what is not decided")
+	}
+	if got := b.Retry(always); !slices.Equal(got, []types.UID{"u"}) {
+		t.Fatalf("changed %v", got)
+	}
+	pod = b.Allocated(podOf(2, "200m - - -"))
+	if b.Restarts(pod, &pod.Spec.Containers[0], &st.Containers[0]) {
+		t.Error("a container that was made with what is allocated is restarted")
+	}
+
+	b, pod, _ = made(&old, false)
+	b.Retry(never)
+	if got := b.condition("u", v1.PodResizePending); got != "Deferred no room gen=2" {
+		t.Errorf("pending: %s", got)
+	}
+	if diff := cmp.Diff([]string{"ResizeDeferred"}, b.reasons()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if b.Allocated(pod) != pod {
+		t.Error("what is allocated changed")
+	}
+}
+
 func TestContainersWithoutAChangeAreLeftAlone(t *testing.T) {
 	b := newBed()
 	pod := podOf(1, "100m 200m 10Mi 20Mi", "- - - -")

@@ -260,6 +260,24 @@ func (h *history) end(t *testing.T) {
 	}
 }
 
+func (h *history) checkReady(t *testing.T, when string, st *v1.ContainerStatus) {
+	t.Helper()
+	if c, _ := podrules.Find(h.pod, st.Name); st.Ready && (st.Name == "e" || st.State.Running != nil &&
+		(!*st.Started || c.ReadinessProbe != nil && h.probes[h.facts.Newest(st.Name).ID] == podrules.ProbeFailed)) {
+		t.Errorf("%s: %s is said to be ready", when, st.Name)
+	}
+}
+
+func statesIn(state *v1.ContainerState) int {
+	states := 0
+	for _, set := range []bool{state.Waiting != nil, state.Running != nil, state.Terminated != nil} {
+		if set {
+			states++
+		}
+	}
+	return states
+}
+
 func (h *history) check(t *testing.T, when string, status *v1.PodStatus) {
 	t.Helper()
 	if podrules.Terminal(h.phase) && status.Phase != h.phase {
@@ -269,22 +287,13 @@ func (h *history) check(t *testing.T, when string, status *v1.PodStatus) {
 	told := map[string]int32{}
 	for _, st := range slices.Concat(
 		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses) {
-		if c, _ := podrules.Find(h.pod, st.Name); st.Ready && (st.Name == "e" || st.State.Running != nil &&
-			(!*st.Started || c.ReadinessProbe != nil && h.probes[h.facts.Newest(st.Name).ID] == podrules.ProbeFailed)) {
-			t.Errorf("%s: %s is said to be ready", when, st.Name)
-		}
+		h.checkReady(t, when, &st)
 		if st.RestartCount < h.counts[st.Name] {
 			t.Errorf("%s: the restart count of %s fell from %d to %d", when, st.Name, h.counts[st.Name], st.RestartCount)
 		}
 		h.counts[st.Name] = st.RestartCount
 		for _, state := range []v1.ContainerState{st.State, st.LastTerminationState} {
-			states := 0
-			for _, set := range []bool{state.Waiting != nil, state.Running != nil, state.Terminated != nil} {
-				if set {
-					states++
-				}
-			}
-			if states > 1 {
+			if statesIn(&state) > 1 {
 				t.Errorf("%s: %s is in several states at once: %+v", when, st.Name, state)
 			}
 			if ended := state.Terminated; ended != nil && ended.ContainerID != "" {
