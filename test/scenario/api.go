@@ -37,6 +37,8 @@ type API struct {
 	// wrote is called after each change of a status, vanished when an object goes; the API is locked.
 	wrote    func(before, after *v1.Pod)
 	vanished func(pod *v1.Pod, by string)
+	// edited is called when a user makes (before is nil) or changes a pod; the API is locked.
+	edited func(before, after *v1.Pod)
 }
 
 var _ status.Sink = (*API)(nil)
@@ -45,6 +47,7 @@ func newAPI(t *Trace) *API {
 	return &API{
 		trace: t, pods: map[types.NamespacedName]*v1.Pod{}, changed: make(chan struct{}),
 		wrote: func(_, _ *v1.Pod) {}, vanished: func(*v1.Pod, string) {},
+		edited: func(_, _ *v1.Pod) {},
 	}
 }
 
@@ -80,6 +83,7 @@ func (a *API) Create(p *v1.Pod) error {
 	}
 	a.put(p)
 	a.trace.add(time.Now(), Event{Text: "create " + p.Name, UID: p.UID})
+	a.edited(nil, p)
 	return nil
 }
 
@@ -122,6 +126,7 @@ func (a *API) Edit(name types.NamespacedName, change func(*v1.Pod)) {
 		p := old.DeepCopy()
 		change(p)
 		p.Generation++
+		a.edited(old, p)
 		a.put(p)
 	}
 }
@@ -168,6 +173,11 @@ func (a *API) SetGap(on bool) {
 	a.state.Lock()
 	defer a.state.Unlock()
 	a.gap = on
+	if on {
+		a.trace.add(time.Now(), Event{Text: "api watch silent", Side: blindAPI, Cause: "watch", Blind: true})
+	} else {
+		a.trace.add(time.Now(), Event{Text: "api watch on", Side: blindAPI, Cause: "watch"})
+	}
 	a.notify()
 }
 
@@ -177,9 +187,23 @@ func (a *API) SetHidden(on bool) {
 	defer a.state.Unlock()
 	a.hidden = on
 	if on {
-		a.trace.add(time.Now(), Event{Text: "api lists are empty", Detail: "hidden"})
+		a.trace.add(time.Now(), Event{Text: "api lists are empty", Detail: "hidden", Side: blindAPI, Cause: "lists", Blind: true})
+	} else {
+		a.trace.add(time.Now(), Event{Text: "api lists are full", Side: blindAPI, Cause: "lists"})
 	}
 	a.notify()
+}
+
+// Down makes every call fail, Up ends that.
+func (a *API) Down() {
+	a.trace.add(time.Now(), Event{Text: "api down", Side: blindAPI, Cause: "down", Blind: true})
+	a.cut()
+}
+
+// Up ends Down.
+func (a *API) Up() {
+	a.mend()
+	a.trace.add(time.Now(), Event{Text: "api up", Side: blindAPI, Cause: "down"})
 }
 
 // snapshot is every pod by UID, and a channel that is closed at the next change. ok is false while watches are silent.

@@ -9,15 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// excuses are what a history did to pods for which a right node may stop containers of theirs, or leave out a hook.
+// excuses are what a history did for which a right node may stop a container, or leave out its hook.
 type excuses struct {
 	mu   sync.Mutex
 	pods map[types.UID]bool
+	ids  map[string]bool
 	lost map[string]bool
-	host bool
 }
 
-func newExcuses() *excuses { return &excuses{pods: map[types.UID]bool{}, lost: map[string]bool{}} }
+func newExcuses() *excuses {
+	return &excuses{pods: map[types.UID]bool{}, ids: map[string]bool{}, lost: map[string]bool{}}
+}
 
 // all excuses every stop of the pod's containers from now on.
 func (e *excuses) all(uid types.UID) {
@@ -26,27 +28,29 @@ func (e *excuses) all(uid types.UID) {
 	e.pods[uid] = true
 }
 
-// lose says that the runtime does not tell whether the container runs.
+// stop excuses the stop of one container.
+func (e *excuses) stop(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ids[id] = true
+}
+
+// lose says that the runtime does not tell whether the container runs: it may be stopped, and without its hook.
 func (e *excuses) lose(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lost[id] = true
 }
 
-// hostDied says that the records of hooks may be incomplete.
-func (e *excuses) hostDied() {
+// mayStop says whether the container may be stopped for what was done to it.
+func (e *excuses) mayStop(uid types.UID, id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.host = true
+	return e.pods[uid] || e.ids[id] || e.lost[id]
 }
 
-func (e *excuses) pod(uid types.UID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.pods[uid]
-}
-
-func (e *excuses) hook(id string) bool {
+// noHook says whether the hook of the container may be left out.
+func (e *excuses) noHook(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.lost[id]

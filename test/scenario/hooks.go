@@ -83,12 +83,15 @@ func (h *Host) join(key hookKey, req host.HookRequest) (*hookRun, error) {
 	defer h.state.Unlock()
 	now := time.Now()
 	run := h.hooks[key]
+	if run == nil && req.JoinOnly {
+		return nil, fmt.Errorf("hook %s of container %s was never begun: %w", req.Kind, req.ContainerID, errdefs.ErrNotFound)
+	}
 	if run == nil {
 		c, ok := h.runtime.Container(req.ContainerID)
 		if !ok {
 			return nil, fmt.Errorf("container %s: %w", req.ContainerID, errdefs.ErrNotFound)
 		}
-		if !c.Alive {
+		if !c.Alive && req.Kind != host.HookPreStopOnExit {
 			return nil, fmt.Errorf("container %s does not run: %w", req.ContainerID, errdefs.ErrFailedPrecondition)
 		}
 		run = &hookRun{container: c.Name, began: now, moved: make(chan struct{})}

@@ -35,7 +35,7 @@ type Guard struct {
 	containers map[string]*containerFacts
 	published  map[string]int32 // container id -> exit code in the API
 	hidden     bool
-	disturbed  bool
+	blind      map[string]*sight
 	violations []Violation
 }
 
@@ -44,13 +44,21 @@ type podFacts struct {
 	spec *v1.Pod
 	// ending says that the pod was deleted or ended, so that its containers may be stopped.
 	ending bool
-	// grace is the smallest that was asked for, deadline when it ends; zero before a deletion.
-	grace    time.Duration
-	deadline time.Duration
-	// ended says that a container of the pod ended by itself.
+	// asked are the deletions that were asked for, oldest first.
+	asked []asked
+	// late says that the deadline was moved to lateBy, for the host was out of reach when it passed.
+	late   bool
+	lateBy time.Duration
+	// ended says that a container of the pod ended that was not stopped for the pod's end.
 	ended bool
-	// failedStart says that nobody knows whether a postStart hook ran.
-	failedStart bool
+	// images are the changes of the containers' images.
+	images []imageChange
+}
+
+// imageChange is an image that a user gave to a container.
+type imageChange struct {
+	at               time.Duration
+	container, image string
 }
 
 // containerFacts are what happened to one container.
@@ -60,16 +68,21 @@ type containerFacts struct {
 	alive     bool
 	signalled bool
 	hooks     int
-	// killBy is when the last StopContainer would have killed.
-	killBy time.Duration
-	code   int32
-	done   bool
+	image     string
+	made      time.Duration
+	// failedStart says that nobody knows whether its postStart hook ran.
+	failedStart bool
+	// stoppedAt is when the last StopContainer came, killBy when it would have killed.
+	stoppedAt, killBy time.Duration
+	code              int32
+	done              bool
 }
 
 // guard begins to watch.
 func (w *World) guard() *Guard {
 	g := &Guard{
 		w: w, pods: map[types.UID]*podFacts{}, containers: map[string]*containerFacts{}, published: map[string]int32{},
+		blind: map[string]*sight{blindAPI: {}, blindHost: {}, blindNode: {}},
 	}
 	w.guarded = g
 	w.trace.watch(g.see)
@@ -79,6 +92,7 @@ func (w *World) guard() *Guard {
 		g.checkStatus(before, after)
 	}
 	w.API.vanished = g.checkVanished
+	w.API.edited = g.edited
 	return g
 }
 
@@ -112,10 +126,11 @@ func (g *Guard) container(e Event) *containerFacts {
 func (g *Guard) see(e Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.look(e)
 	switch e.Kind {
-	case "node", "api", "link", "host":
-		g.disturbed = true
-		g.hidden = g.hidden || e.Detail == "hidden"
+	case "created":
+		c := g.container(e)
+		c.image, c.made = e.Image, e.At
 	case "delete":
 		g.deleted(e)
 	case "gone":
@@ -143,8 +158,32 @@ func (g *Guard) deleted(e Event) {
 	d, err := time.ParseDuration(grace)
 	p := g.pod(e.UID)
 	p.ending = true
-	if by := e.At + d; err == nil && (p.deadline == 0 || by < p.deadline) {
-		p.grace, p.deadline = d, by
+	if err == nil {
+		p.asked = append(p.asked, asked{e.At, d})
+	}
+}
+
+// look notes what the node can see.
+func (g *Guard) look(e Event) {
+	g.hidden = g.hidden || e.Detail == "hidden"
+	switch {
+	case e.Side == "":
+	case e.Blind:
+		g.blind[e.Side].lose(e.Cause, e.At)
+	default:
+		g.blind[e.Side].regain(e.Cause, e.At)
+	}
+}
+
+// edited notes which images containers shall have.
+func (g *Guard) edited(before, after *v1.Pod) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.pod(after.UID)
+	for i, c := range after.Spec.Containers {
+		if before == nil || before.Spec.Containers[i].Image != c.Image {
+			p.images = append(p.images, imageChange{time.Since(g.w.trace.begin), c.Name, c.Image})
+		}
 	}
 }
 
@@ -161,18 +200,33 @@ func (g *Guard) started(e Event) {
 func (g *Guard) ended(e Event) {
 	c := g.container(e)
 	c.alive, c.done, c.code = false, true, e.Code
-	if !c.signalled {
-		g.pod(e.UID).ended = true
+	if p := g.pod(e.UID); !p.ending {
+		p.ended = true
 	}
 }
 
-// mayStop says whether there is a reason to stop a container of the pod.
-func (g *Guard) mayStop(uid types.UID, container string) bool {
-	p := g.pod(uid)
-	if p.ending || p.failedStart || g.w.excuses.pod(uid) {
+// mayStop says whether there is a reason to stop a container.
+func (g *Guard) mayStop(e Event) bool {
+	p, c := g.pod(e.UID), g.container(e)
+	if p.ending || c.failedStart || p.changed(c) || g.w.excuses.mayStop(e.UID, e.ID) {
 		return true
 	}
-	return p.ended && p.spec != nil && isSidecar(p.spec, container)
+	return p.ended && p.spec != nil && isSidecar(p.spec, e.Container)
+}
+
+// changed says whether the container had or has another image than a node may believe that it shall have.
+func (p *podFacts) changed(c *containerFacts) bool {
+	current := ""
+	for _, change := range p.images {
+		if change.container != c.name {
+			continue
+		}
+		current = change.image
+		if change.at >= c.made && change.image != c.image {
+			return true
+		}
+	}
+	return current != "" && current != c.image
 }
 
 func isSidecar(p *v1.Pod, container string) bool {
@@ -192,7 +246,7 @@ func (g *Guard) signal(e Event) {
 	if !first {
 		return
 	}
-	if !g.mayStop(e.UID, e.Container) {
+	if !g.mayStop(e) {
 		invariant := "I3"
 		if g.hidden {
 			invariant = "I7"
@@ -200,7 +254,7 @@ func (g *Guard) signal(e Event) {
 		g.broken(e.At, invariant, "%s/%s is stopped, and nobody asked for it", e.UID, e.Container)
 	}
 	p := g.pod(e.UID)
-	if p.spec == nil || preStopOf(p.spec, e.Container) == nil || g.w.excuses.hook(e.ID) {
+	if p.spec == nil || preStopOf(p.spec, e.Container) == nil || g.w.excuses.noHook(e.ID) {
 		return
 	}
 	if c.hooks == 0 {
@@ -211,7 +265,7 @@ func (g *Guard) signal(e Event) {
 // hook checks I4: once, and only if the container is to be stopped.
 func (g *Guard) hook(e Event) {
 	if e.Detail == "postStart" && strings.HasSuffix(e.Text, " interrupted") {
-		g.pod(e.UID).failedStart = true // what follows is the end of the container
+		g.container(e).failedStart = true // what follows is the end of the container
 	}
 	if e.Detail != "preStop" || !strings.HasSuffix(e.Text, " begins") {
 		return
@@ -224,33 +278,9 @@ func (g *Guard) hook(e Event) {
 	if c.done {
 		g.broken(e.At, "I4", "the preStop hook of %s/%s is begun after its end", e.UID, e.Container)
 	}
-	if !g.mayStop(e.UID, e.Container) {
+	if !g.mayStop(e) {
 		g.broken(e.At, "I4", "the preStop hook of %s/%s runs, and nobody asked for its end", e.UID, e.Container)
 	}
-}
-
-// Tolerances of the grace budget: what a container always has between its signal and its kill, and rounding.
-const (
-	leastStop = 2 * time.Second
-	rounding  = 1500 * time.Millisecond
-)
-
-// stop checks the budget of I4: it only shrinks.
-func (g *Guard) stop(e Event) {
-	p, c := g.pod(e.UID), g.container(e)
-	if e.Grace <= leastStop {
-		return
-	}
-	if p.deadline > 0 && !g.disturbed && e.Grace > p.grace {
-		g.broken(e.At, "I4", "%s/%s gets %s to stop of %s", e.UID, e.Container, e.Grace, p.grace)
-	}
-	if p.deadline > 0 && !g.disturbed && e.At+e.Grace > p.deadline+rounding {
-		g.broken(e.At, "I4", "%s/%s gets %s to stop at %s, its pod shall have ended at %s", e.UID, e.Container, e.Grace, e.At, p.deadline)
-	}
-	if by := e.At + e.Grace; !g.disturbed && c.killBy > 0 && by > c.killBy+rounding {
-		g.broken(e.At, "I4", "the grace period of %s/%s grows from %s to %s", e.UID, e.Container, c.killBy, by)
-	}
-	c.killBy = e.At + e.Grace
 }
 
 // checkVanished checks I1 when an object goes.

@@ -87,7 +87,7 @@ func (w *World) trapped(n *node, t Trap) {
 	if t.After {
 		when = "after"
 	}
-	w.note(fmt.Sprintf("node dies %s %s", when, t.Method))
+	w.blind(blindNode, "node", fmt.Sprintf("node dies %s %s", when, t.Method))
 	n.dead.Store(true)
 	if w.traps.struck != nil {
 		w.traps.struck(t)
@@ -216,7 +216,7 @@ func (w *World) StartNode() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.engine, n.cancel = engine, cancel
 	w.node = n
-	w.note("node starts")
+	w.sees(blindNode, "node", "node starts")
 	go func() {
 		defer close(n.done)
 		if err := engine.Run(ctx); err != nil {
@@ -233,7 +233,7 @@ func (w *World) KillNode() {
 		return
 	}
 	if !w.node.dead.Swap(true) {
-		w.note("node dies")
+		w.blind(blindNode, "node", "node dies")
 	}
 	w.node.cancel()
 	<-w.node.done

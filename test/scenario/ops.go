@@ -51,9 +51,6 @@ func (d drawer) recreate(at time.Duration) {
 func (d drawer) newImage(at time.Duration) {
 	p, image := d.pod(), fmt.Sprintf("busybox:%d", 2+d.IntN(3))
 	d.op(at, "image of "+p.Name, func(pl *player) {
-		if stored := pl.API.Pod(nameOf(p)); stored != nil {
-			pl.excuses.all(stored.UID)
-		}
 		pl.API.Edit(nameOf(p), func(p *v1.Pod) { p.Spec.Containers[0].Image = image })
 	})
 }
@@ -93,7 +90,6 @@ func (d drawer) lose(at time.Duration) {
 	n := d.IntN(100)
 	d.op(at, "a container is lost", func(pl *player) {
 		if c, ok := pl.some(n); ok {
-			pl.excuses.all(c.UID)
 			pl.excuses.lose(c.ID)
 			pl.note(fmt.Sprintf("lost %s/%s", c.UID, c.Name))
 			pl.Runtime.Lose(c.ID)
@@ -104,7 +100,6 @@ func (d drawer) lose(at time.Duration) {
 func (d drawer) sandboxDeath(at time.Duration) {
 	p := d.pod()
 	d.op(at, "the sandbox of "+string(p.UID)+" dies", func(pl *player) {
-		pl.excuses.all(p.UID)
 		for _, s := range pl.Runtime.Sandboxes(p.UID) {
 			if s.Ready {
 				pl.note("sandbox of " + string(p.UID) + " dies")
@@ -161,14 +156,19 @@ func (d drawer) runtimeFault(at time.Duration) {
 	case 4:
 		f.Delay = d.lasting()
 	}
-	d.lastingFault(at, fmt.Sprintf("runtime fault %+v", f), func(pl *player) func() { return pl.Runtime.Inject(f).Remove })
+	d.lastingFault(at, blindHost, fmt.Sprintf("runtime fault %+v", f), func(pl *player) func() { return pl.Runtime.Inject(f).Remove })
 }
 
-func (d drawer) lastingFault(at time.Duration, name string, begin func(*player) func()) {
+func (d drawer) lastingFault(at time.Duration, side, name string, begin func(*player) func()) {
 	var end func()
 	key := fmt.Sprintf("%s %d", name, len(d.h.Ops))
 	d.op(at, name, func(pl *player) {
-		end = begin(pl)
+		pl.blind(side, key, "fault "+name)
+		undo := begin(pl)
+		end = func() {
+			undo()
+			pl.sees(side, key, "fault ends "+name)
+		}
 		pl.heals[key] = end
 	})
 	d.op(at+d.lasting(), "end of "+name, func(pl *player) {
@@ -190,7 +190,7 @@ func (d drawer) hostFault(at time.Duration) {
 			f.Err = errdefs.ErrUnavailable
 		}
 	}
-	d.lastingFault(at, fmt.Sprintf("host fault %+v", f), func(pl *player) func() { return pl.Host.inject(f) })
+	d.lastingFault(at, blindHost, fmt.Sprintf("host fault %+v", f), func(pl *player) func() { return pl.Host.inject(f) })
 }
 
 func (d drawer) breakCall(f *Fault) {
@@ -210,16 +210,16 @@ func (d drawer) apiFault(at time.Duration) {
 	methods := []string{"GetPod", "PatchPodStatus", "DeletePod", "Watch"}
 	f := Fault{Method: methods[d.IntN(len(methods))], Times: 1 + d.IntN(5)}
 	d.breakCall(&f)
-	d.lastingFault(at, fmt.Sprintf("API fault %+v", f), func(pl *player) func() { return pl.API.inject(f) })
+	d.lastingFault(at, blindAPI, fmt.Sprintf("API fault %+v", f), func(pl *player) func() { return pl.API.inject(f) })
 }
 
 func (d drawer) apiDown(at time.Duration) {
-	d.op(at, "API down", func(pl *player) { pl.API.cut(); pl.note("api down") })
-	d.op(at+d.lasting(), "API up", func(pl *player) { pl.API.mend(); pl.note("api up") })
+	d.op(at, "API down", func(pl *player) { pl.API.Down() })
+	d.op(at+d.lasting(), "API up", func(pl *player) { pl.API.Up() })
 }
 
 func (d drawer) silence(at time.Duration) {
-	d.op(at, "watch silent", func(pl *player) { pl.API.SetGap(true); pl.note("api watch silent") })
+	d.op(at, "watch silent", func(pl *player) { pl.API.SetGap(true) })
 	d.op(at+d.lasting(), "watch on", func(pl *player) { pl.API.SetGap(false) })
 }
 

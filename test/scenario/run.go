@@ -64,6 +64,11 @@ func run(t *testing.T, h *History, o runOptions) (result Result) {
 			guard.broken(time.Since(w.trace.begin), "I10", "%s", text)
 			guard.mu.Unlock()
 		}
+		guard.mu.Lock()
+		for _, v := range w.Runtime.Violations() {
+			guard.broken(time.Since(w.trace.begin), invariantOf(v.Kind), "%s", v)
+		}
+		guard.mu.Unlock()
 		p.close()
 		result = Result{Violations: guard.Violations(), Trace: w.trace.String()}
 	})
@@ -81,7 +86,7 @@ func (p *player) heal() {
 		p.Runtime.Behave(fakecri.Selector{Container: name}, fakecri.Behaviour{})
 	}
 	p.restarts.Wait()
-	p.API.mend()
+	p.API.Up()
 	p.API.SetGap(false)
 	p.API.SetHidden(false)
 	p.Mend()
@@ -200,4 +205,13 @@ func shrink(t *testing.T, h *History, invariant string, o runOptions) int {
 
 func breaks(r Result, invariant string) bool {
 	return slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Invariant == invariant })
+}
+
+// invariantOf is what a violation of the runtime's manners breaks: a container that was killed with its sandbox or its
+// record got no hook and no grace period.
+func invariantOf(k fakecri.ViolationKind) string {
+	if k == fakecri.DoubleRunning {
+		return "I2"
+	}
+	return "I4"
 }

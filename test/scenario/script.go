@@ -4,6 +4,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,7 +165,6 @@ func createPod(p *player, a args) error {
 
 func updatePod(p *player, a args) error {
 	var failed error
-	p.excuses.all(types.UID(a.at(0)))
 	p.API.Edit(podName(a.at(0)), func(pod *v1.Pod) {
 		failed = mergePatch(pod, strings.Join(a[1:], " "))
 	})
@@ -173,7 +173,6 @@ func updatePod(p *player, a args) error {
 
 func writeStatus(p *player, a args) error {
 	var failed error
-	p.excuses.all(types.UID(a.at(0)))
 	p.API.EditStatus(podName(a.at(0)), func(s *v1.PodStatus) {
 		failed = mergePatch(s, strings.Join(a[1:], " "))
 	})
@@ -301,7 +300,6 @@ func exitContainer(p *player, a args) error {
 func lose(p *player, a args) error {
 	c, err := p.newest(a)
 	if err == nil {
-		p.excuses.all(c.UID)
 		p.excuses.lose(c.ID)
 		p.Runtime.Lose(c.ID)
 	}
@@ -324,7 +322,6 @@ func forget(p *player, a args) error {
 }
 
 func killSandbox(p *player, a args) error {
-	p.excuses.all(types.UID(a.at(0)))
 	for _, s := range p.Runtime.Sandboxes(types.UID(a.at(0))) {
 		if s.Ready {
 			p.Runtime.KillSandbox(s.ID)
@@ -343,11 +340,10 @@ func setTrap(p *player, a args) error {
 
 func apiUp(p *player, a args) error {
 	if a.at(0) == "down" {
-		p.API.cut()
+		p.API.Down()
 	} else {
-		p.API.mend()
+		p.API.Up()
 	}
-	p.note("api " + a.at(0))
 	return nil
 }
 
@@ -399,7 +395,16 @@ func fault(p *player, a args) error {
 	default:
 		return errors.New("use fault cri|host|api METHOD")
 	}
-	p.heals[a.value("as")] = end
+	side, name := blindHost, a.value("as")
+	if a.at(0) == "api" {
+		side = blindAPI
+	}
+	key := cmp.Or(name, fmt.Sprintf("fault %d", len(p.heals)))
+	p.blind(side, key, "fault "+strings.Join(a, " "))
+	p.heals[key] = func() {
+		end()
+		p.sees(side, key, "fault ends "+key)
+	}
 	return nil
 }
 

@@ -32,6 +32,11 @@ type Event struct {
 	Grace time.Duration
 	// Code is that of an exit.
 	Code int32
+	// Image is that of a container that was made.
+	Image string
+	// Side is what the node cannot see from now on if Blind is set, and sees again otherwise, as far as Cause is concerned.
+	Side, Cause string
+	Blind       bool
 }
 
 // Trace is everything that happened in a world.

@@ -68,7 +68,7 @@ var quiet = []string{
 
 // observe turns what happens in the runtime into lines.
 func (w *World) observe(e fakecri.Event) {
-	out := Event{UID: e.UID, Container: e.Container, ID: e.ID, Grace: e.Grace, Code: e.ExitCode}
+	out := Event{UID: e.UID, Container: e.Container, ID: e.ID, Grace: e.Grace, Code: e.ExitCode, Image: e.Image}
 	what := string(e.UID)
 	if e.Container != "" {
 		what += "/" + e.Container
@@ -157,22 +157,21 @@ func ready(p *v1.Pod) bool {
 
 // Cut cuts the link to the host and everything behind it; Mend mends it.
 func (w *World) Cut() {
-	w.note("link cut")
+	w.blind(blindHost, "link", "link cut")
 	w.Host.cut()
 	w.Runtime.Cut()
 }
 
 // Mend ends a Cut.
 func (w *World) Mend() {
-	w.note("link mended")
+	w.sees(blindHost, "link", "link mended")
 	w.Host.mend()
 	w.Runtime.Mend()
 }
 
 // KillHost is the sudden end of the host's process, through which all calls go. Mend starts a new one.
 func (w *World) KillHost() {
-	w.note("host dies")
-	w.excuses.hostDied()
+	w.blind(blindHost, "link", "host dies")
 	w.Host.Die()
 	w.Runtime.Cut()
 }

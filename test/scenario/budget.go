@@ -1,0 +1,114 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+)
+
+// Parts of the grace budget: what a container always has between its signal and its kill, what a pod gets once whose
+// deadline passed unseen, how long a node may need to learn of what it could not see, and rounding to seconds.
+const (
+	leastStop = 2 * time.Second
+	lateStop  = 10 * time.Second
+	learning  = 3 * time.Second
+	rounding  = 1500 * time.Millisecond
+)
+
+// asked is one deletion that was asked for.
+type asked struct{ at, grace time.Duration }
+
+// stop checks the budget of I4 at a StopContainer: a container gets no more than was asked for, its pod ends at its
+// deadline, and what was once given only shrinks. A node that could not see what it had to do may be late, once.
+func (g *Guard) stop(e Event) {
+	p, c := g.pod(e.UID), g.container(e)
+	before, last := c.killBy, c.stoppedAt
+	c.killBy, c.stoppedAt = e.At+e.Grace, e.At
+	if e.Grace <= leastStop || p.spec == nil {
+		return
+	}
+	if most := g.mostGrace(p, e.At); e.Grace > most+rounding {
+		g.broken(e.At, "I4", "%s/%s gets %s to stop, asked for was %s", e.UID, e.Container, e.Grace, most)
+	}
+	late := g.late(p, e)
+	if before > 0 && c.killBy > before+rounding && !late && !g.blind[blindNode].lost(last, e.At) {
+		g.broken(e.At, "I4", "the kill of %s/%s moves from %s to %s", e.UID, e.Container, before, c.killBy)
+	}
+}
+
+// mostGrace is the longest grace period a node may believe in: that of the spec until it can know of a deletion.
+func (g *Guard) mostGrace(p *podFacts, at time.Duration) time.Duration {
+	own := time.Duration(ptr.Deref(p.spec.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
+	most, known := own, false
+	for _, a := range p.asked {
+		if g.knownBy(a.at) <= at {
+			if !known || a.grace < most {
+				most, known = a.grace, true
+			}
+			continue
+		}
+		if !known {
+			most = max(most, a.grace)
+		}
+	}
+	return most
+}
+
+// knownBy is when a node knows at the latest of what happened in the API.
+func (g *Guard) knownBy(at time.Duration) time.Duration {
+	seen := at
+	for range 8 { // the end of one blindness may be in the middle of another
+		next := g.blind[blindNode].regained(g.blind[blindAPI].regained(seen))
+		if next == seen {
+			break
+		}
+		seen = next
+	}
+	if seen == at || seen == never {
+		return seen
+	}
+	return seen + learning
+}
+
+// late checks that the kill is not behind the pod's deadline, and says whether it uses what a node that was late has.
+func (g *Guard) late(p *podFacts, e Event) bool {
+	deadline := g.deadline(p)
+	by := e.At + e.Grace
+	if deadline == never || by <= deadline+rounding {
+		return false
+	}
+	short := min(lateStop, p.shortest())
+	if !p.late && e.Grace <= short+rounding && g.blind[blindHost].lost(deadline, deadline) {
+		p.late, p.lateBy = true, by
+		return true
+	}
+	g.broken(e.At, "I4", "%s/%s gets until %s to stop, the deadline of its pod is %s", e.UID, e.Container, by, deadline)
+	return false
+}
+
+func (p *podFacts) shortest() time.Duration {
+	return slices.MinFunc(p.asked, func(a, b asked) int { return int(a.grace - b.grace) }).grace
+}
+
+// deadline is when the pod must have ended, never if nobody can know that it shall.
+func (g *Guard) deadline(p *podFacts) time.Duration {
+	deadline := never
+	for _, a := range p.asked {
+		if known := g.knownBy(a.at); known != never {
+			deadline = min(deadline, known+a.grace)
+		}
+	}
+	if deadline == never {
+		return never
+	}
+	for _, one := range g.blind[blindNode].spans {
+		if one.to != never && one.to > p.asked[0].at {
+			deadline = max(deadline, g.knownBy(one.to)+min(lateStop, p.shortest()))
+		}
+	}
+	return max(deadline, p.lateBy)
+}
