@@ -32,7 +32,7 @@ func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
 		return
 	}
 	again := e.workers.Forget(desired)
-	e.status.Retain(without(desired, again)) // the status of the one before is not theirs
+	e.status.Retain(e.shownUIDs(desired, again))
 	e.startMissing(desired)
 	pods, _, _ := e.pleg.Observation() // there is one: nothing is decided without
 	for _, p := range pods {
@@ -44,9 +44,18 @@ func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
 	e.forget(pods, desired)
 }
 
-func without(set map[types.UID]struct{}, some []types.UID) map[types.UID]struct{} {
-	out := maps.Clone(set)
-	for _, uid := range some {
+// shownUIDs are the pods whose status is kept: those that are desired or still on their way out. What comes again, under the
+// same UID, has nothing of the status of the one before.
+func (e *Engine) shownUIDs(desired map[types.UID]struct{}, again []types.UID) map[types.UID]struct{} {
+	out := maps.Clone(desired)
+	e.mu.RLock()
+	for uid := range e.seen {
+		if e.workers.Known(uid) {
+			out[uid] = struct{}{}
+		}
+	}
+	e.mu.RUnlock()
+	for _, uid := range again {
 		delete(out, uid)
 	}
 	return out

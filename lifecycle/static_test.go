@@ -64,3 +64,31 @@ func TestStatusOfAMirrorPodIsNoWish(t *testing.T) {
 		}
 	})
 }
+
+func TestStatusOfAStaticPodThatWentAwayIsKeptUntilItHasEnded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cri.Behave(fakecri.Selector{UID: "v1"}, fakecri.Behaviour{OnTERM: fakecri.TERM{Ignore: true}})
+		w.api.create(static("v1"))
+		w.eventually("it runs", 30*time.Second, w.running("v1"))
+		before, _ := w.engine.Status("v1")
+		time.Sleep(time.Minute)
+		w.api.edit("v1", func(p *v1.Pod) { p.Status = static("v1").Status }) // a manifest tells nothing of it
+		w.api.delete("v1", 0)                                                // the manifest was moved away
+		var last v1.PodStatus
+		for range 40 {
+			time.Sleep(time.Second)
+			if st, ok := w.engine.Status("v1"); ok {
+				last = st
+				if !st.StartTime.Equal(before.StartTime) {
+					t.Fatalf("it started at %s, want %s", st.StartTime, before.StartTime)
+				}
+			}
+		}
+		if last.Phase != v1.PodFailed || last.ContainerStatuses[0].State.Terminated == nil {
+			t.Errorf("it ended as %+v, want Failed with an ended container", last)
+		}
+		if _, ok := w.engine.Status("v1"); ok {
+			t.Error("its status is never forgotten")
+		}
+	})
+}

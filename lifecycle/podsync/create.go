@@ -53,28 +53,37 @@ func (p *pass) containerConfig(
 	if err != nil {
 		return nil, err
 	}
-	env, command, args, err := podenv.Resolve(p.pod, c)
+	in, err := p.containerInput(timed, c, number, imageRef)
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := p.opts.Volumes.Mounts(timed, p.pod, c, number)
+	return cri.ContainerConfig(in)
+}
+
+// containerInput gathers what the configuration of a container is made of.
+func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32, imageRef string) (cri.ContainerInput, error) {
+	env, command, args, err := podenv.Resolve(p.pod, c)
 	if err != nil {
-		return nil, err
+		return cri.ContainerInput{}, err
+	}
+	mounts, err := p.opts.Volumes.Mounts(ctx, p.pod, c, number)
+	if err != nil {
+		return cri.ContainerInput{}, err
 	}
 	target, err := targetOf(p.pod, p.status, c.Name)
 	if err != nil {
-		return nil, err
+		return cri.ContainerInput{}, err
 	}
 	image, err := p.imageUser(ctx, c, imageRef)
 	if err != nil {
-		return nil, err
+		return cri.ContainerInput{}, err
 	}
-	return cri.ContainerConfig(cri.ContainerInput{
+	return cri.ContainerInput{
 		Pod: p.pod, Container: c, RestartCount: number, ImageRef: imageRef, Image: image,
 		Env: env, Command: command, Args: args, Mounts: mounts, Identity: p.opts.Identity, TargetID: target,
 		NodeMemoryBytes: p.facts.MemoryBytes, CgroupVersion: p.facts.CgroupVersion,
 		SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
-	})
+	}, nil
 }
 
 // targetOf returns the id of the container whose processes the named ephemeral container shall see, "" if it has none.

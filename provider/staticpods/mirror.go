@@ -17,6 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/provider/apierr"
 )
 
@@ -42,6 +43,15 @@ type mirrors struct {
 	// static are the static pods, present the mirror pods that the API has, by name.
 	static  map[types.NamespacedName]*v1.Pod
 	present map[types.NamespacedName]*v1.Pod
+	// left are the static pods that went away while they had a mirror pod. Each may have come back since.
+	left map[types.NamespacedName]*departure
+}
+
+// departure is a static pod that went away.
+type departure struct {
+	uid types.UID
+	// stopped is when nothing of it was first seen to run, zero before.
+	stopped time.Time
 }
 
 func nameOf(pod *v1.Pod) types.NamespacedName {
@@ -56,16 +66,23 @@ func isMirror(pod *v1.Pod) bool {
 
 // standsFor says whether the pod of the API stands for the static pod.
 func standsFor(mirror, static *v1.Pod) bool {
-	return mirror != nil && static != nil && mirror.Annotations[AnnotationMirror] == string(static.UID)
+	return mirror != nil && static != nil && staticUID(mirror) == static.UID
 }
+
+// staticUID is the UID of the static pod that a mirror pod stands for.
+func staticUID(mirror *v1.Pod) types.UID { return types.UID(mirror.Annotations[AnnotationMirror]) }
 
 // want takes a static pod, or that it is gone.
 func (m *mirrors) want(pod *v1.Pod, wanted bool) {
 	m.mu.Lock()
+	name := nameOf(pod)
 	if wanted {
-		m.static[nameOf(pod)] = pod
-	} else if s := m.static[nameOf(pod)]; s != nil && s.UID == pod.UID {
-		delete(m.static, nameOf(pod))
+		m.static[name] = pod
+	} else if s := m.static[name]; s != nil && s.UID == pod.UID {
+		delete(m.static, name)
+		if standsFor(m.present[name], pod) {
+			m.left[name] = &departure{uid: pod.UID}
+		}
 	}
 	m.mu.Unlock()
 	m.poke()
@@ -88,11 +105,12 @@ func (m *mirrors) saw(pod *v1.Pod, there bool) *v1.Pod {
 	return nil
 }
 
-// find returns the static pod of a name, nil if there is none.
-func (m *mirrors) find(name types.NamespacedName) *v1.Pod {
+// knows says whether the UID is that of a static pod, be it one that went away and whose mirror pod is still there.
+func (m *mirrors) knows(name types.NamespacedName, uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.static[name]
+	static, mirror := m.static[name], m.present[name]
+	return static != nil && static.UID == uid || mirror != nil && staticUID(mirror) == uid
 }
 
 func (m *mirrors) poke() {
@@ -134,16 +152,27 @@ func (m *mirrors) names() map[types.NamespacedName]*v1.Pod {
 // reconcile makes the mirror pod of one name right. It says whether it is done with it.
 func (m *mirrors) reconcile(ctx context.Context, name types.NamespacedName) bool {
 	m.mu.Lock()
-	static, mirror := m.static[name], m.present[name]
+	static, mirror, left := m.static[name], m.present[name], m.left[name]
+	if static == nil && mirror == nil {
+		delete(m.left, name)
+	}
 	m.mu.Unlock()
 	log := m.log.With("pod", name.String())
 	switch {
 	case mirror == nil:
 		return m.create(ctx, log, static)
-	case standsFor(mirror, static) && mirror.DeletionTimestamp == nil:
-		return true
-	case !standsFor(mirror, static) && m.mayRun(types.UID(mirror.Annotations[AnnotationMirror])):
-		return false // it is shown until nothing runs any more
+	case !standsFor(mirror, static):
+		if m.mayRun(staticUID(mirror)) || !m.toldEnd(mirror, left) {
+			return false // it is shown until nothing runs any more
+		}
+	case mirror.DeletionTimestamp == nil:
+		if left == nil || left.uid != static.UID || !podrules.Terminal(mirror.Status.Phase) {
+			return true
+		}
+		if !m.mayRun(static.UID) {
+			return false
+		}
+		// The pod came back, but this tells how it ended before, and a phase that is terminal can never be another.
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -157,6 +186,18 @@ func (m *mirrors) reconcile(ctx context.Context, name types.NamespacedName) bool
 	log.Info("Mirror pod deleted", "uid", mirror.UID)
 	m.saw(mirror, false)
 	return static == nil
+}
+
+// toldEnd says whether a mirror pod shows how its static pod ended, which has stopped, or had time enough for that.
+func (m *mirrors) toldEnd(mirror *v1.Pod, left *departure) bool {
+	if left == nil || left.uid != staticUID(mirror) || podrules.Terminal(mirror.Status.Phase) {
+		return true
+	}
+	now := m.clock.Now()
+	if left.stopped.IsZero() {
+		left.stopped = now
+	}
+	return now.Sub(left.stopped) >= waitPeriod
 }
 
 // create makes a mirror pod. NodeRestriction wants it to belong to the node.

@@ -64,6 +64,7 @@ func New(o Options) *Mux {
 		mirrors: &mirrors{
 			client: o.Client.CoreV1(), node: o.Node, mayRun: o.MayRun, clock: o.Clock, log: log, wake: make(chan struct{}, 1),
 			static: map[types.NamespacedName]*v1.Pod{}, present: map[types.NamespacedName]*v1.Pod{},
+			left: map[types.NamespacedName]*departure{},
 		},
 	}
 	node := &v1.ObjectReference{Kind: "Node", Name: o.NodeName}
@@ -125,7 +126,7 @@ func (m *Mux) fromAPI(ctx context.Context, event lifecycle.PodEvent) error {
 	if static == nil {
 		return nil
 	}
-	return m.send(ctx, lifecycle.PodEvent{Type: lifecycle.PodReconciled, Pod: disguised(event.Pod, static)})
+	return m.send(ctx, lifecycle.PodEvent{Type: lifecycle.PodReconciled, Pod: disguised(event.Pod)})
 }
 
 // static takes an event of a static pod.
@@ -159,9 +160,9 @@ func honest(pod *v1.Pod) *v1.Pod {
 }
 
 // disguised is a mirror pod with the identity of its static pod. That it is being deleted means nothing to the static pod.
-func disguised(mirror, static *v1.Pod) *v1.Pod {
+func disguised(mirror *v1.Pod) *v1.Pod {
 	out := *mirror
-	out.UID = static.UID
+	out.UID = staticUID(mirror)
 	out.DeletionTimestamp, out.DeletionGracePeriodSeconds = nil, nil
 	return &out
 }

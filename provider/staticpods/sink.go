@@ -22,43 +22,37 @@ type Sink struct {
 
 var _ status.Sink = (*Sink)(nil)
 
-// GetPod reads a pod of the API. For a static pod it is the mirror pod, with the static pod's UID; NotFound means that there
-// is none now.
+// GetPod reads a pod of the API. A mirror pod is returned with the UID of the static pod that it stands for.
 func (s *Sink) GetPod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
-	static := s.Mux.mirrors.find(types.NamespacedName{Namespace: namespace, Name: name})
 	pod, err := s.Base.GetPod(ctx, namespace, name)
-	if err != nil || static == nil {
+	if err != nil || !isMirror(pod) {
 		return pod, err
 	}
-	if !standsFor(pod, static) {
-		return nil, fmt.Errorf("reading the mirror pod of %s/%s: %w", namespace, name, errdefs.ErrNotFound)
-	}
-	return disguised(pod, static), nil
+	return disguised(pod), nil
 }
 
-// PatchPodStatus patches the status of a pod or of its mirror pod.
+// PatchPodStatus patches the status of a pod or of its mirror pod, which shows a static pod that went away until it has ended.
 func (s *Sink) PatchPodStatus(ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte) (*v1.Pod, error) {
-	static := s.Mux.mirrors.find(name)
-	if static == nil || static.UID != uid {
+	if !s.Mux.mirrors.knows(name, uid) {
 		return s.Base.PatchPodStatus(ctx, name, uid, patch)
 	}
 	mirror, err := s.Base.GetPod(ctx, name.Namespace, name.Name)
 	if err != nil {
 		return nil, err
 	}
-	if !standsFor(mirror, static) {
+	if !isMirror(mirror) || staticUID(mirror) != uid {
 		return nil, fmt.Errorf("patching the mirror pod of %s: %w", name, errdefs.ErrNotFound)
 	}
 	patched, err := s.Base.PatchPodStatus(ctx, name, mirror.UID, patch)
 	if err != nil {
 		return nil, err
 	}
-	return disguised(patched, static), nil
+	return disguised(patched), nil
 }
 
 // DeletePod deletes a pod of the API. A static pod's mirror pod is not deleted here: it goes when the static pod has ended.
 func (s *Sink) DeletePod(ctx context.Context, name types.NamespacedName, uid types.UID) error {
-	if static := s.Mux.mirrors.find(name); static != nil && static.UID == uid {
+	if s.Mux.mirrors.knows(name, uid) {
 		return fmt.Errorf("static pod %s: %w in the API", name, errdefs.ErrNotFound)
 	}
 	return s.Base.DeletePod(ctx, name, uid)

@@ -377,8 +377,7 @@ func TestMirrorPodIsMadeAndMadeAgain(t *testing.T) {
 		if m == nil {
 			t.Fatal("no mirror pod")
 		}
-		static := w.mux.mirrors.find(types.NamespacedName{Namespace: "default", Name: "web-n"})
-		if !standsFor(m, static) || len(m.OwnerReferences) != 1 || m.OwnerReferences[0].UID != "node-uid" || m.Spec.NodeName != "n" {
+		if !w.mux.mirrors.knows(nameOf(m), staticUID(m)) || len(m.OwnerReferences) != 1 || m.OwnerReferences[0].UID != "node-uid" || m.Spec.NodeName != "n" {
 			t.Errorf("mirror pod %+v", m)
 		}
 		w.expect("mirror pod shown", w.show(lifecycle.PodAdded, m), "reconciled web-n")
@@ -411,11 +410,83 @@ func TestMirrorPodStaysUntilTheStaticPodHasStopped(t *testing.T) {
 			t.Error("the mirror pod is gone while containers run")
 		}
 		synctest.Wait()
+		sink := &Sink{Base: statussink.New(w.client, "n"), Mux: w.mux}
+		if got, err := sink.GetPod(t.Context(), "default", "web-n"); err != nil || got.UID != staticUID(m) {
+			t.Errorf("GetPod = %v, %v; want the UID of the static pod that went away", got, err)
+		}
 		w.runs.Store(false)
-		time.Sleep(waitPeriod)
+		w.show(lifecycle.PodUpdated, m) // its status is about to be written
+		ended, err := sink.PatchPodStatus(t.Context(), nameOf(m), staticUID(m), []byte(`{"phase":"Failed"}`))
+		if err != nil || w.mirror().Status.Phase != v1.PodFailed {
+			t.Fatalf("PatchPodStatus = %v, %v; want how it ended to be shown", ended, err)
+		}
+		w.show(lifecycle.PodUpdated, w.mirror())
+		if w.mirror() != nil {
+			t.Error("the mirror pod stays after it showed the end")
+		}
+	})
+}
+
+func TestMirrorPodGoesSoonIfNobodyTellsHowItsStaticPodEnded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.events()
+		w.show(lifecycle.PodAdded, w.mirror())
+		w.origin.set("")
+		time.Sleep(readPeriod)
+		w.events()
+		time.Sleep(2 * waitPeriod)
 		synctest.Wait()
 		if w.mirror() != nil {
-			t.Error("the mirror pod stays after the end")
+			t.Error("the mirror pod stays")
+		}
+	})
+}
+
+func TestStaticPodThatComesBackGetsANewMirrorPodInPlaceOfTheOneThatShowsItsEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.runs.Store(true)
+		w.events()
+		m := w.mirror()
+		w.show(lifecycle.PodAdded, m)
+		w.origin.set("")
+		time.Sleep(readPeriod)
+		w.expect("moved away", w.events(), "removed web-n")
+		w.origin.set(web)
+		time.Sleep(readPeriod)
+		w.expect("moved back while it stops", w.events(), "added web-n")
+		sink := &Sink{Base: statussink.New(w.client, "n"), Mux: w.mux}
+		w.runs.Store(false)
+		if _, err := sink.PatchPodStatus(t.Context(), nameOf(m), staticUID(m), []byte(`{"phase":"Failed"}`)); err != nil {
+			t.Fatal(err)
+		}
+		w.show(lifecycle.PodUpdated, w.mirror())
+		time.Sleep(waitPeriod)
+		if m := w.mirror(); m == nil || m.Status.Phase != v1.PodFailed {
+			t.Fatalf("mirror pod %+v; want it to show the end until the pod runs again", m)
+		}
+		w.runs.Store(true)
+		time.Sleep(2 * waitPeriod)
+		synctest.Wait()
+		w.show(lifecycle.PodRemoved, m)
+		if m := w.mirror(); m == nil || m.Status.Phase != "" {
+			t.Errorf("mirror pod %+v; want a new one", m)
+		}
+	})
+}
+
+func TestMirrorPodOfAStaticPodThatEndedByItselfStays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.runs.Store(true) // nothing is known yet after a restart of the process
+		w.events()
+		m := w.mirror()
+		m.Status.Phase = v1.PodSucceeded
+		w.show(lifecycle.PodAdded, m)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, a := range w.client.Actions() {
+			if a.GetVerb() == "delete" {
+				t.Error("the mirror pod was deleted")
+			}
 		}
 	})
 }
