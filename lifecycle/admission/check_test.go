@@ -102,11 +102,12 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 			"spec.containers[0].resources.limits[nvidia.com/gpu]", "no such resource"},
 		{`{containers: [{name: a, lifecycle: {preStop: {tcpSocket: {port: 3}}}}]}`,
 			"spec.containers[0].lifecycle.preStop.tcpSocket", "use exec or httpGet"},
-		{`{containers: [{name: a, securityContext: {privileged: true}}]}`, "spec.containers[0].securityContext.privileged", "remove it"},
+		{`{containers: [{name: a, securityContext: {seccompProfile: {type: Localhost, localhostProfile: a.json}}}]}`,
+			"spec.containers[0].securityContext.seccompProfile.type", "use RuntimeDefault"},
 		{`{securityContext: {fsGroup: 0}, containers: [{name: a}]}`, "spec.securityContext.fsGroup", "not applied"},
 		{`{volumes: [{name: m, emptyDir: {medium: Memory}}], containers: [{name: a}]}`, "spec.volumes[0].emptyDir.medium", "host's disk"},
 		{`{hostNetwork: true, containers: [{name: a}]}`, "spec.hostNetwork", "remove it"},
-		{`{shareProcessNamespace: true, containers: [{name: a}]}`, "spec.shareProcessNamespace", "remove it"},
+		{`{hostPID: true, containers: [{name: a}]}`, "spec.hostPID", "remove it"},
 		{`{containers: [{name: a}], overhead: {cpu: 1}}`, "spec.overhead", "runtime class"},
 	} {
 		pod := parse(t, "spec: "+tc.spec)

@@ -22,7 +22,7 @@ var podRules = []rule{
 	{path: "spec.hostNetwork", note: "pods get a network of their own only; remove it"},
 	{path: "spec.hostPID", note: "the host's processes are not shared; remove it"},
 	{path: "spec.hostIPC", note: "the host's IPC is not shared; remove it"},
-	{path: "spec.shareProcessNamespace", verdict: limited, values: []string{"false"}, note: "containers do not share processes; remove it"},
+	{path: "spec.shareProcessNamespace", verdict: supported},
 	{path: "spec.securityContext", verdict: inside},
 	{path: "spec.imagePullSecrets", note: "credentials of pods are not read; configure them for the host's containerd, and remove them here and in the service account"},
 	{path: "spec.hostname", verdict: supported},
@@ -55,15 +55,17 @@ var podRules = []rule{
 var podSecurityRules = []rule{
 	{path: "seLinuxOptions", note: notApplied},
 	{path: "windowsOptions", note: "the node runs Linux; remove it"},
-	{path: "runAsUser", note: userOfImage},
-	{path: "runAsGroup", note: userOfImage},
-	{path: "runAsNonRoot", verdict: limited, values: []string{"false"}, note: "it is not checked; remove it"},
-	{path: "supplementalGroups", note: notApplied},
+	{path: "runAsUser", verdict: supported},
+	{path: "runAsGroup", verdict: supported},
+	{path: "runAsNonRoot", verdict: supported, note: "checked against the image if there is no runAsUser"},
+	{path: "supplementalGroups", verdict: supported},
 	{path: "supplementalGroupsPolicy", verdict: limited, values: []string{"Merge"}, note: notApplied},
 	{path: "fsGroup", note: notApplied},
 	{path: "sysctls", note: notApplied},
 	{path: "fsGroupChangePolicy", note: notApplied},
-	{path: "seccompProfile", note: notApplied},
+	{path: "seccompProfile", verdict: inside},
+	{path: "seccompProfile.type", verdict: limited, values: []string{"RuntimeDefault", "Unconfined"}, note: "profiles are not brought to the host; use RuntimeDefault"},
+	{path: "seccompProfile.localhostProfile", note: "profiles are not brought to the host; use type RuntimeDefault"},
 	{path: "appArmorProfile", note: notApplied},
 	{path: "seLinuxChangePolicy", note: notApplied},
 }
@@ -175,17 +177,19 @@ var containerRules = []rule{
 
 // containerSecurityRules are the rules below a container's securityContext.
 var containerSecurityRules = []rule{
-	{path: "capabilities", note: notApplied},
-	{path: "privileged", verdict: limited, values: []string{"false"}, note: "containers are never privileged; remove it"},
+	{path: "capabilities", verdict: supported},
+	{path: "privileged", verdict: supported},
 	{path: "seLinuxOptions", note: notApplied},
 	{path: "windowsOptions", note: "the node runs Linux; remove it"},
-	{path: "runAsUser", note: userOfImage},
-	{path: "runAsGroup", note: userOfImage},
-	{path: "runAsNonRoot", verdict: limited, values: []string{"false"}, note: "it is not checked; remove it"},
-	{path: "readOnlyRootFilesystem", verdict: limited, values: []string{"false"}, note: notApplied},
-	{path: "allowPrivilegeEscalation", verdict: limited, values: []string{"true"}, note: notApplied},
-	{path: "procMount", verdict: limited, values: []string{"Default"}, note: notApplied},
-	{path: "seccompProfile", note: notApplied},
+	{path: "runAsUser", verdict: supported},
+	{path: "runAsGroup", verdict: supported},
+	{path: "runAsNonRoot", verdict: supported, note: "checked against the image if there is no runAsUser"},
+	{path: "readOnlyRootFilesystem", verdict: supported},
+	{path: "allowPrivilegeEscalation", verdict: supported},
+	{path: "procMount", verdict: supported},
+	{path: "seccompProfile", verdict: inside},
+	{path: "seccompProfile.type", verdict: limited, values: []string{"RuntimeDefault", "Unconfined"}, note: "profiles are not brought to the host; use RuntimeDefault"},
+	{path: "seccompProfile.localhostProfile", note: "profiles are not brought to the host; use type RuntimeDefault"},
 	{path: "appArmorProfile", note: notApplied},
 }
 
@@ -198,7 +202,6 @@ var annotationRules = []rule{
 
 const (
 	notApplied   = "it is not applied; remove it"
-	userOfImage  = "it is not applied; set the user in the image"
 	probedByHost = "made from the remote host; a lost link is no failure"
 	noStorage    = "storage is not attached; use a hostPath"
 )
