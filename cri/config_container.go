@@ -37,6 +37,9 @@ type ContainerInput struct {
 	NodeMemoryBytes uint64
 	// CgroupVersion is that of the machine. With 2, all processes of a container die together when it runs out of memory.
 	CgroupVersion int
+	// ExitHook asks for the container that runs the preStop hook of Container after its end: it has a name and a log of its
+	// own, and says what it is.
+	ExitHook bool
 	// SeccompDir is the directory on the host that localhost seccomp profiles are relative to; "" if there is none.
 	SeccompDir string
 }
@@ -54,11 +57,16 @@ func ContainerConfig(in ContainerInput) (*runtimeapi.ContainerConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := in.Container
+	c, name, logPath := in.Container, in.Container.Name, ContainerLogPath(in.Container.Name, in.RestartCount)
 	labels := podLabels(in.Pod, in.Identity, nil)
-	labels[LabelContainerName] = c.Name
+	if in.ExitHook {
+		name, logPath = ExitHookName(c.Name), exitHookLogPath(c.Name)
+		labels[LabelContainerKind] = KindExitHook
+		annotations[AnnotationHookOf] = c.Name
+	}
+	labels[LabelContainerName] = name
 	return &runtimeapi.ContainerConfig{
-		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: uint32(in.RestartCount)}, //nolint:gosec // check refused negative ones
+		Metadata:    &runtimeapi.ContainerMetadata{Name: name, Attempt: uint32(in.RestartCount)}, //nolint:gosec // check refused negative ones
 		Image:       &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: c.Image},
 		Command:     in.Command,
 		Args:        in.Args,
@@ -67,7 +75,7 @@ func ContainerConfig(in ContainerInput) (*runtimeapi.ContainerConfig, error) {
 		Mounts:      in.Mounts,
 		Labels:      labels,
 		Annotations: annotations,
-		LogPath:     ContainerLogPath(c.Name, in.RestartCount),
+		LogPath:     logPath,
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,

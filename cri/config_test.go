@@ -186,3 +186,25 @@ func TestAnnotatedAppArmor(t *testing.T) {
 		}
 	}
 }
+
+func TestContainerOfAHookIsToldFromTheOneItServes(t *testing.T) {
+	in := ContainerInput{Pod: somePod(v1.PodSpec{}), Container: &v1.Container{Name: "c"}, ImageRef: "sha256:1", Command: []string{"bye"}}
+	ordinary, err := ContainerConfig(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.ExitHook = true
+	hook, err := ContainerConfig(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hook.GetMetadata().GetName() != "c.exit-hook" || hook.GetLogPath() != "c/exit-hook.log" || ordinary.GetLogPath() != "c/0.log" {
+		t.Errorf("name %q, logs %q and %q", hook.GetMetadata().GetName(), hook.GetLogPath(), ordinary.GetLogPath())
+	}
+	facts := func(cfg *runtimeapi.ContainerConfig) ContainerStatus {
+		return ContainerFacts(&runtimeapi.ContainerStatus{Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations()})
+	}
+	if facts(hook).HookOf != "c" || facts(ordinary).HookOf != "" {
+		t.Errorf("hook of %q, ordinary one of %q", facts(hook).HookOf, facts(ordinary).HookOf)
+	}
+}

@@ -46,10 +46,12 @@ func ContainerFacts(s *runtimeapi.ContainerStatus) ContainerStatus {
 		Message:                    s.GetMessage(),
 		Image:                      cmp.Or(s.GetImage().GetUserSpecifiedImage(), s.GetImage().GetImage()),
 		ImageID:                    cmp.Or(s.GetImageRef(), s.GetImageId()),
+		ImageRef:                   cmp.Or(s.GetImageId(), s.GetImageRef()),
 		LogPath:                    s.GetLogPath(),
 		TerminationMessageHostPath: terminationMessageHostPath(s),
 		Labels:                     maps.Clone(s.GetLabels()),
 		Annotations:                maps.Clone(s.GetAnnotations()),
+		HookOf:                     hookOf(s),
 		User:                       linuxUser(s.GetUser().GetLinux()),
 		Resources:                  reportedResources(s.GetResources().GetLinux()),
 	}
@@ -84,13 +86,21 @@ func AssemblePodStatus(
 	slices.SortFunc(containers, func(a, b ContainerStatus) int {
 		return cmp.Or(age[b.ID].Compare(age[a.ID]), cmp.Compare(b.RestartCount, a.RestartCount), cmp.Compare(b.ID, a.ID))
 	})
-	status := &PodStatus{
-		UID: uid, Name: name, Namespace: namespace, Sandboxes: sandboxes, Containers: containers, ObservedAt: observed,
-	}
+	status := &PodStatus{UID: uid, Name: name, Namespace: namespace, Sandboxes: sandboxes, ObservedAt: observed}
+	status.Containers, status.ExitHooks = partition(containers)
 	if ready := status.ReadySandbox(); ready != nil {
 		status.IPs = slices.Clone(ready.IPs)
 	}
 	return status
+}
+
+// partition puts aside the containers that run hooks.
+func partition(all []ContainerStatus) (containers, hooks []ContainerStatus) {
+	containers = slices.DeleteFunc(slices.Clone(all), func(c ContainerStatus) bool { return c.HookOf != "" })
+	if len(containers) == len(all) {
+		return all, nil
+	}
+	return containers, slices.DeleteFunc(all, func(c ContainerStatus) bool { return c.HookOf == "" })
 }
 
 // effectiveCreation returns when the container was created. The runtime does not tell it of a container that it could not
@@ -141,6 +151,14 @@ func restartCount(s *runtimeapi.ContainerStatus) int32 {
 		return int32(min(s.GetMetadata().GetAttempt(), 1<<31-1))
 	}
 	return int32(n)
+}
+
+// hookOf returns which container's hook this one runs, "" if it is an ordinary one.
+func hookOf(s *runtimeapi.ContainerStatus) string {
+	if s.GetLabels()[LabelContainerKind] != KindExitHook {
+		return ""
+	}
+	return cmp.Or(s.GetAnnotations()[AnnotationHookOf], s.GetMetadata().GetName())
 }
 
 func terminationMessageHostPath(s *runtimeapi.ContainerStatus) string {

@@ -87,7 +87,7 @@ func TestContainerFacts(t *testing.T) {
 	want := ContainerStatus{
 		ID: "c1", Name: "main", State: ContainerExited, RestartCount: 7, Hash: "abc",
 		CreatedAt: at(1), StartedAt: at(2), FinishedAt: at(3), ExitCode: 137, Reason: "OOMKilled", Message: "m",
-		Image: "busybox:1", ImageID: "docker.io/library/busybox@sha256:1", LogPath: "/var/log/pods/x/main/7.log",
+		Image: "busybox:1", ImageID: "docker.io/library/busybox@sha256:1", ImageRef: "sha256:2", LogPath: "/var/log/pods/x/main/7.log",
 		TerminationMessageHostPath: "/h/log", Labels: s.Labels, Annotations: s.Annotations,
 		User:      &LinuxUser{UID: 1, GID: 2, SupplementalGroups: []int64{3}},
 		Resources: &LinuxResources{CPUShares: 4, CPUPeriod: 5, CPUQuota: 6, MemoryLimitBytes: 7},
@@ -114,7 +114,7 @@ func TestContainerFactsOfLittle(t *testing.T) {
 		{"a state from the future", &runtimeapi.ContainerStatus{State: 77}, ContainerStatus{State: ContainerUnknown}},
 		{
 			"no image as the user named it", &runtimeapi.ContainerStatus{Image: &runtimeapi.ImageSpec{Image: "i"}, ImageId: "sha256:2"},
-			ContainerStatus{State: ContainerCreated, Image: "i", ImageID: "sha256:2"},
+			ContainerStatus{State: ContainerCreated, Image: "i", ImageID: "sha256:2", ImageRef: "sha256:2"},
 		},
 		{
 			"no restart count", &runtimeapi.ContainerStatus{Metadata: &runtimeapi.ContainerMetadata{Attempt: 4}},
@@ -184,6 +184,24 @@ func TestContainerWithoutCreationTimeKeepsItsPlace(t *testing.T) {
 		append(containers(), ContainerStatus{ID: "c2", Name: "x", RestartCount: 2, CreatedAt: at(30)}), at(1))
 	if got := replaced.Newest("x").ID; got != "c2" {
 		t.Errorf("newest %s, want the replacement of the lost container", got)
+	}
+}
+
+func TestContainersOfHooksArePutAside(t *testing.T) {
+	hook := ContainerFacts(&runtimeapi.ContainerStatus{
+		Id: "h", Metadata: &runtimeapi.ContainerMetadata{Name: ExitHookName("x")}, CreatedAt: 9,
+		Labels: map[string]string{LabelContainerKind: KindExitHook}, Annotations: map[string]string{AnnotationHookOf: "x"},
+	})
+	got := AssemblePodStatus("u", "n", "ns", nil, []ContainerStatus{{ID: "c", Name: "x", CreatedAt: at(1)}, hook, {ID: "d", Name: "y", CreatedAt: at(2)}}, at(3))
+	var ids []string
+	for _, c := range got.Containers {
+		ids = append(ids, c.ID)
+	}
+	if !slices.Equal(ids, []string{"d", "c"}) || len(got.ExitHooks) != 1 {
+		t.Errorf("containers %v, hooks %+v", ids, got.ExitHooks)
+	}
+	if found := got.ExitHook("x"); found == nil || found.ID != "h" || got.ExitHook("y") != nil || got.Newest(ExitHookName("x")) != nil {
+		t.Errorf("the hook of x is %+v", found)
 	}
 }
 

@@ -28,6 +28,15 @@ const (
 	LabelNode    = "tombolo.dev/node"
 )
 
+// LabelContainerKind tells containers apart that are not in the pod's spec. Those that are have no such label.
+const (
+	LabelContainerKind = "tombolo.dev/container-kind"
+	// KindExitHook is a container that runs the preStop hook of one that ended by itself, which AnnotationHookOf names.
+	KindExitHook = "exit-hook"
+
+	AnnotationHookOf = "tombolo.dev/hook-of"
+)
+
 // Identity names the owner of CRI objects: one node of one cluster. It is written on every sandbox and container and
 // used as the selector of every list.
 type Identity struct {

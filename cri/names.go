@@ -42,6 +42,13 @@ func ContainerLogPath(container string, restartCount int32) string {
 	return path.Join(container, strconv.FormatInt(int64(restartCount), 10)+".log")
 }
 
+// ExitHookName returns the name in the runtime of the container that runs the preStop hook of the named one after its end.
+// No container of a spec can be called so: those names have no dots.
+func ExitHookName(container string) string { return container + ".exit-hook" }
+
+// exitHookLogPath is beside the logs of the container, and none of them.
+func exitHookLogPath(container string) string { return path.Join(container, "exit-hook.log") }
+
 // Hostname returns the pod's host name without a domain, cut to what the kernel takes.
 func Hostname(pod *v1.Pod) string {
 	name := pod.Name

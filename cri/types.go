@@ -46,8 +46,11 @@ type PodStatus struct {
 	IPs []string
 	// Sandboxes are sorted newest first (attempt, then creation time, then id).
 	Sandboxes []SandboxStatus
-	// Containers are all container records of the pod, running or not, sorted newest creation first.
+	// Containers are all records of the pod's containers, running or not, sorted newest creation first.
 	Containers []ContainerStatus
+	// ExitHooks are the records of containers that run the preStop hook of one that ended by itself, sorted alike. They are
+	// not the pod's: nothing that is said of it counts them.
+	ExitHooks []ContainerStatus
 	// ObservedAt is the local time taken before the first RPC of the observation was issued.
 	ObservedAt time.Time
 }
@@ -85,12 +88,16 @@ type ContainerStatus struct {
 	// Image is the image as the user named it, ImageID the runtime's reference (a repository digest if there is one).
 	Image   string
 	ImageID string
+	// ImageRef is what another container of the same image can be made from, whatever its name points to by now.
+	ImageRef string
 	// LogPath is the absolute path of the log file on the host.
 	LogPath string
 	// TerminationMessageHostPath is where the file mounted at the termination message path is on the host; "" if none.
 	TerminationMessageHostPath string
 	Labels                     map[string]string
 	Annotations                map[string]string
+	// HookOf names the container whose preStop hook this one runs after its end, "" for a container of the pod's spec.
+	HookOf string
 	// User is the effective user, nil if the runtime does not tell.
 	User *LinuxUser
 	// Resources are those in effect, nil if the runtime does not tell.
@@ -134,6 +141,20 @@ func (p *PodStatus) Running() []*ContainerStatus {
 		}
 	}
 	return out
+}
+
+// ExitHook returns the record of the container that runs the preStop hook of the named one after its end, nil if there is
+// none. The result is shared.
+func (p *PodStatus) ExitHook(name string) *ContainerStatus {
+	if p == nil {
+		return nil
+	}
+	for i := range p.ExitHooks {
+		if p.ExitHooks[i].HookOf == name {
+			return &p.ExitHooks[i]
+		}
+	}
+	return nil
 }
 
 // ReadySandbox returns the newest sandbox if it is ready, else nil.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/exithook"
 	"github.com/tombolo-dev/tombolo/lifecycle/gc"
 	"github.com/tombolo-dev/tombolo/lifecycle/image"
 	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
@@ -39,6 +40,7 @@ type Runtime interface {
 	gc.Runtime
 	probe.Runtime
 	resize.Runtime
+	exithook.Runtime
 }
 
 // Options configure New. All fields but MaxParallelStarts, Node, Logger and Registerer are required.
@@ -88,6 +90,7 @@ type Engine struct {
 	sync     *podsync.Syncer
 	images   *image.Manager
 	term     *termination.Terminator
+	exits    *exithook.Runner
 	volumes  *volume.Manager
 	probes   *probe.Manager
 	resizes  *resize.Manager
@@ -164,6 +167,10 @@ func (e *Engine) assemble() {
 		ClockOffset: o.Machine.ClockOffset, MaxParallelStarts: o.MaxParallelStarts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,
+	})
+	e.exits = exithook.New(exithook.Options{
+		Runtime: o.Runtime, Hooks: o.Host, Cache: e.pleg, Configure: e.sync.ExitHookConfig, Clock: o.Clock, Recorder: o.Recorder,
+		ClockOffset: o.Machine.ClockOffset, Logger: part(o.Logger, "exithook"), Registerer: o.Registerer,
 	})
 	e.gc = gc.New(gc.Options{
 		Runtime: o.Runtime, Logs: o.Host, Dirs: o.Host, Pods: e.removable, Recorder: o.Recorder, Clock: o.Clock,

@@ -239,7 +239,15 @@ func (h *fakeHost) RemoveLogs(context.Context, string) error { return nil }
 
 func (h *fakeHost) RunHook(ctx context.Context, req host.HookRequest) (*host.HookResult, error) {
 	h.mu.Lock()
-	h.hooks = append(h.hooks, req.Kind+" "+req.ContainerID)
+	key := req.Kind + " " + req.ContainerID
+	if req.JoinOnly {
+		defer h.mu.Unlock()
+		if !slices.Contains(h.hooks, key) {
+			return nil, errdefs.ErrNotFound
+		}
+		return &host.HookResult{}, nil
+	}
+	h.hooks = append(h.hooks, key)
 	run := h.run
 	h.mu.Unlock()
 	if run != nil {

@@ -31,6 +31,10 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 	if err != nil {
 		return out, err
 	}
+	if st.Reason != status.ReasonDeadlineExceeded && e.exits.Complete(pod, rs) {
+		out.Terminal = true // sidecars, which may still run, are stopped after the hooks
+		return out, nil
+	}
 	if podrules.Terminal(st.Phase) {
 		if st.Reason == status.ReasonDeadlineExceeded && !status.EndIsTold(pod) {
 			e.opts.Recorder.Event(podref.Pod(pod), v1.EventTypeNormal, status.ReasonDeadlineExceeded, status.MessageDeadlineExceeded)
@@ -145,7 +149,7 @@ func (e *Engine) sandboxReady(pod *v1.Pod, _ *runtimeapi.PodSandboxStatus) {
 	}
 }
 
-// SyncTerminatingPod stops every container of the pod by the deadline.
+// SyncTerminatingPod stops every container of the pod by the deadline, after the hooks of those that ended by themselves.
 func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, deadline time.Time) error {
 	e.probes.StopStartupAndLiveness(pod.UID)
 	if _, err := e.publish(ctx, pod, rs, false); err != nil && ctx.Err() == nil {
@@ -153,6 +157,10 @@ func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.Po
 		e.log.Warn("publishing that a pod terminates", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
 	}
 	if err := e.kill(ctx, termination.Request{Pod: pod, Status: rs, Deadline: deadline}); err != nil {
+		return err
+	}
+	rs, err := e.exits.Run(ctx, pod, rs, deadline)
+	if err != nil {
 		return err
 	}
 	after, err := e.observeStopped(ctx, rs)
@@ -201,9 +209,11 @@ func (e *Engine) observeStopped(ctx context.Context, before *cri.PodStatus) (*cr
 	if err != nil {
 		return nil, err
 	}
-	for i := range after.Containers {
-		if cs := &after.Containers[i]; cs.MayRun() {
-			return nil, fmt.Errorf("container %q of pod %s is %s after it was stopped", cs.Name, before.UID, cs.State)
+	for _, containers := range [][]cri.ContainerStatus{after.Containers, after.ExitHooks} {
+		for i := range containers {
+			if cs := &containers[i]; cs.MayRun() {
+				return nil, fmt.Errorf("container %q of pod %s is %s after it was stopped", cs.Name, before.UID, cs.State)
+			}
 		}
 	}
 	return after, nil

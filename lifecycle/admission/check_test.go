@@ -124,14 +124,14 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 
 func TestCheckListsEveryFieldInTheWay(t *testing.T) {
 	pod := parse(t, `
-metadata: {annotations: {tombolo.dev/prestop-on-exit: "true", container.apparmor.security.beta.kubernetes.io/a: localhost/x, container.apparmor.security.beta.kubernetes.io/b: runtime/default}}
+metadata: {annotations: {tombolo.dev/prestop-on-exit: "yes", container.apparmor.security.beta.kubernetes.io/a: localhost/x, container.apparmor.security.beta.kubernetes.io/b: runtime/default}}
 spec:
 	hostPID: true
 	volumes: [{name: s, secret: {secretName: x}}]
 	containers: [{name: a, stdin: true, volumeDevices: [{name: d}]}, {name: b, envFrom: [{}]}]
 `)
 	const want = "this node cannot run the pod as it is written: " +
-		"metadata.annotations[tombolo.dev/prestop-on-exit] (preStop is run only when a container is stopped; remove it); " +
+		"metadata.annotations[tombolo.dev/prestop-on-exit] (with true, preStop also runs after a container ended by itself; use true or false); " +
 		"metadata.annotations[container.apparmor.security.beta.kubernetes.io/a] (it is not applied; remove it); " +
 		"spec.volumes[0].secret (Secrets are not mounted; use a hostPath); " +
 		"spec.containers[0].volumeDevices (block devices are not attached; remove them); " +

@@ -196,7 +196,7 @@ var containerSecurityRules = []rule{
 // annotationRules are the rules for annotations that change how a pod is run. Others are passed on or nobody's business.
 // A path that ends with "/" stands for every key that begins so.
 var annotationRules = []rule{
-	{path: "tombolo.dev/prestop-on-exit", verdict: limited, values: []string{"false"}, note: "preStop is run only when a container is stopped; remove it"},
+	{path: "tombolo.dev/prestop-on-exit", verdict: limited, values: []string{"true", "false"}, note: "with true, preStop also runs after a container ended by itself; use true or false"},
 	{path: "container.apparmor.security.beta.kubernetes.io/", verdict: limited, values: []string{"runtime/default"}, note: notApplied},
 }
 

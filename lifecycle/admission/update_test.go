@@ -60,7 +60,7 @@ func TestCheckUpdateTellsOnlyOfChangesWithoutEffect(t *testing.T) {
 		},
 		{
 			name:   "an opt-in annotation",
-			change: func(p *v1.Pod) { p.Annotations["tombolo.dev/prestop-on-exit"] = "true" },
+			change: func(p *v1.Pod) { p.Annotations["tombolo.dev/prestop-on-exit"] = "yes" },
 			want:   []string{"metadata.annotations[tombolo.dev/prestop-on-exit]"},
 		},
 	} {

@@ -64,12 +64,24 @@ func (c *cache) newerThan(uid types.UID, t time.Time) (*cri.PodStatus, <-chan st
 		status, err := c.read(uid)
 		return status, nil, err
 	}
+	return nil, c.waiter(uid), nil
+}
+
+// changed returns a channel that is closed when it is worth asking again.
+func (c *cache) changed(uid types.UID) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiter(uid)
+}
+
+// waiter returns the channel that notify closes. The lock is held.
+func (c *cache) waiter(uid types.UID) chan struct{} {
 	changed := c.waiters[uid]
 	if changed == nil {
 		changed = make(chan struct{})
 		c.waiters[uid] = changed
 	}
-	return nil, changed, nil
+	return changed
 }
 
 // newer says that the pod was observed after t. The lock is held.

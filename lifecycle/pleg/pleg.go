@@ -244,6 +244,22 @@ func (p *PLEG) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*c
 	return status, err
 }
 
+// GetOther blocks until the last good observation of the pod is another one than seen, which came from the cache too, or ctx
+// ends. It asks the runtime for nothing.
+func (p *PLEG) GetOther(ctx context.Context, uid types.UID, seen *cri.PodStatus) (*cri.PodStatus, error) {
+	for {
+		changed := p.cache.changed(uid)
+		if status, err := p.cache.get(uid); err == nil && status != seen {
+			return status, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
 // Observation returns all pods by the newest list of each, and when the last complete list was begun; ok is false before the
 // first.
 func (p *PLEG) Observation() (pods []PodRecord, observedAt time.Time, ok bool) {

@@ -38,7 +38,7 @@ func (s *Syncer) ExitHookConfig(
 	}
 	timed, cancelTimed := context.WithTimeout(ctx, hostTimeout)
 	defer cancelTimed()
-	in, err := p.containerInput(timed, exitHookOf(c), 0, record.ImageID)
+	in, err := p.containerInput(timed, exitHookOf(c), 0, record.ImageRef)
 	if err != nil {
 		return nil, nil, err
 	}

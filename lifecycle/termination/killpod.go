@@ -94,12 +94,14 @@ func firstIP(status *cri.PodStatus) string {
 	return status.IPs[0]
 }
 
-// aliveContainers are the containers that run, or may run for all the runtime can tell.
+// aliveContainers are the containers that run, or may run for all the runtime can tell, those of hooks included.
 func aliveContainers(status *cri.PodStatus) []*cri.ContainerStatus {
 	var out []*cri.ContainerStatus
-	for i := range status.Containers {
-		if cs := &status.Containers[i]; cs.MayRun() {
-			out = append(out, cs)
+	for _, containers := range [][]cri.ContainerStatus{status.Containers, status.ExitHooks} {
+		for i := range containers {
+			if cs := &containers[i]; cs.MayRun() {
+				out = append(out, cs)
+			}
 		}
 	}
 	return out
