@@ -4,7 +4,6 @@
 package scenario
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -60,13 +59,30 @@ func (g *Guard) mostGrace(p *podFacts, at time.Duration) time.Duration {
 
 // knownBy is when a node knows at the latest of what happened in the API.
 func (g *Guard) knownBy(at time.Duration) time.Duration {
-	seen := at
-	for range 8 { // the end of one blindness may be in the middle of another
-		next := g.blind[blindNode].regained(g.blind[blindAPI].regained(seen))
-		if next == seen {
-			break
+	known := g.allSeen(at, blindNode, blindAPI)
+	for _, one := range g.blind[blindNode].spans {
+		if one.to <= known {
+			known = max(known, g.begunBy(one.to))
 		}
-		seen = next
+	}
+	return known
+}
+
+// begunBy is when a new node has begun at the latest: it decides about nothing before it has seen the host.
+func (g *Guard) begunBy(at time.Duration) time.Duration {
+	return g.allSeen(at, blindNode, blindAPI, blindHost)
+}
+
+// allSeen is when a node sees all the sides at the latest, from a time on.
+func (g *Guard) allSeen(at time.Duration, sides ...string) time.Duration {
+	seen := at
+	for changed := true; changed; { // the end of one blindness may be in the middle of another
+		changed = false
+		for _, side := range sides {
+			if next := g.blind[side].regained(seen); next != seen {
+				seen, changed = next, true
+			}
+		}
 	}
 	if seen == at || seen == never {
 		return seen
@@ -76,13 +92,13 @@ func (g *Guard) knownBy(at time.Duration) time.Duration {
 
 // late checks that the kill is not behind the pod's deadline, and says whether it uses what a node that was late has.
 func (g *Guard) late(p *podFacts, e Event) bool {
-	deadline := g.deadline(p)
+	deadline := g.deadline(p, e.At)
 	by := e.At + e.Grace
 	if deadline == never || by <= deadline+rounding {
 		return false
 	}
-	short := min(lateStop, p.shortest())
-	if !p.late && e.Grace <= short+rounding && g.blind[blindHost].lost(deadline, deadline) {
+	short := min(lateStop, g.shortest(p, e.At))
+	if !p.late && e.Grace <= short+rounding && g.blind[blindHost].lost(deadline-learning, deadline) {
 		p.late, p.lateBy = true, by
 		return true
 	}
@@ -90,15 +106,22 @@ func (g *Guard) late(p *podFacts, e Event) bool {
 	return false
 }
 
-func (p *podFacts) shortest() time.Duration {
-	return slices.MinFunc(p.asked, func(a, b asked) int { return int(a.grace - b.grace) }).grace
+// shortest is the shortest grace period that a node must know of, never if there is none.
+func (g *Guard) shortest(p *podFacts, now time.Duration) time.Duration {
+	shortest := never
+	for _, a := range p.asked {
+		if g.knownBy(a.at) <= now {
+			shortest = min(shortest, a.grace)
+		}
+	}
+	return shortest
 }
 
-// deadline is when the pod must have ended, never if nobody can know that it shall.
-func (g *Guard) deadline(p *podFacts) time.Duration {
+// deadline is when the pod must have ended for all that a node must know now, never if that is nothing.
+func (g *Guard) deadline(p *podFacts, now time.Duration) time.Duration {
 	deadline := never
 	for _, a := range p.asked {
-		if known := g.knownBy(a.at); known != never {
+		if known := g.knownBy(a.at); known <= now {
 			deadline = min(deadline, known+a.grace)
 		}
 	}
@@ -106,9 +129,14 @@ func (g *Guard) deadline(p *podFacts) time.Duration {
 		return never
 	}
 	for _, one := range g.blind[blindNode].spans {
-		if one.to != never && one.to > p.asked[0].at {
-			deadline = max(deadline, g.knownBy(one.to)+min(lateStop, p.shortest()))
+		if one.to == never || one.to < p.asked[0].at {
+			continue
 		}
+		begun := g.begunBy(one.to)
+		if begun == never {
+			return never
+		}
+		deadline = max(deadline, begun+min(lateStop, g.shortest(p, now)))
 	}
 	return max(deadline, p.lateBy)
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sort"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +28,8 @@ type Result struct {
 
 // runOptions are for tests of the test, and for a reader.
 type runOptions struct {
-	// first is how many of the operations happen, all if negative.
-	first  int
+	// only are the operations that happen, by their place in time; all if it is nil.
+	only   []int
 	mutate func(*lifecycle.Options)
 	logger *slog.Logger
 }
@@ -50,10 +51,10 @@ func run(t *testing.T, h *History, o runOptions) (result Result) {
 		w.StartNode()
 		ops := slices.Clone(h.Ops)
 		slices.SortStableFunc(ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
-		if o.first >= 0 {
-			ops = ops[:o.first]
-		}
-		for _, op := range ops {
+		for i, op := range ops {
+			if o.only != nil && !slices.Contains(o.only, i) {
+				continue
+			}
 			time.Sleep(op.At - time.Since(w.trace.begin))
 			op.do(p)
 		}
@@ -188,19 +189,27 @@ func missing(pod *v1.Pod, alive map[string]string) []string {
 	return bad
 }
 
-// shrink returns how many of the operations are needed for a violation of that invariant.
-func shrink(t *testing.T, h *History, invariant string, o runOptions) int {
+// shrink returns the operations, by their place in time, of which none can be left out for a violation of that invariant.
+func shrink(t *testing.T, h *History, invariant string, o runOptions) []int {
 	t.Helper()
-	low, high := 0, len(h.Ops)
-	for low < high {
-		o.first = (low + high) / 2
-		if breaks(run(t, Draw(h.Seed), o), invariant) {
-			high = o.first
-		} else {
-			low = o.first + 1
+	still := func(only []int) bool {
+		o.only = only
+		return breaks(run(t, Draw(h.Seed), o), invariant)
+	}
+	needed := make([]int, 0, len(h.Ops))
+	for i := range h.Ops {
+		needed = append(needed, i)
+	}
+	// First what follows the violation goes, then one after the other.
+	if n := sort.Search(len(needed), func(n int) bool { return still(needed[:n]) }); still(needed[:n]) {
+		needed = needed[:n]
+	}
+	for i := len(needed) - 1; i >= 0; i-- {
+		if without := slices.Delete(slices.Clone(needed), i, i+1); still(without) {
+			needed = without
 		}
 	}
-	return high
+	return needed
 }
 
 func breaks(r Result, invariant string) bool {
