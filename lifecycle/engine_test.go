@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +35,9 @@ type world struct {
 	// node is what engines started from now on know of the node; nil is nothing.
 	node     func() *v1.Node
 	recorder *record.FakeRecorder
-	engine   *Engine
+	// metrics are those of the newest engine.
+	metrics *prometheus.Registry
+	engine  *Engine
 }
 
 // inWorld runs body with an engine running, in a bubble with a fake clock.
@@ -52,8 +55,10 @@ func inWorld(t *testing.T, body func(w *world)) {
 
 func (w *world) start() {
 	ctx, cancel := context.WithCancel(w.t.Context())
+	w.metrics = prometheus.NewRegistry()
 	e, err := New(Options{
-		Source: w.api.source(), Runtime: w.cri.Client(), Host: w.host, Machine: fakeMachine{}, Sink: w.api,
+		Registerer: w.metrics,
+		Source:     w.api.source(), Runtime: w.cri.Client(), Host: w.host, Machine: fakeMachine{}, Sink: w.api,
 		Recorder: w.recorder, Identity: testIdentity, ClusterDomain: "cluster.local", MaxPods: w.maxPods,
 		Node: w.node, Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})

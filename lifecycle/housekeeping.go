@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/lifecycle/pleg"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 )
 
@@ -33,7 +34,13 @@ func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
 	}
 	again := e.workers.Forget(desired)
 	e.status.Retain(e.shownUIDs(desired, again))
+	for _, uid := range again {
+		if pod, ok := e.pod(uid); ok {
+			e.metrics.restarted.WithLabelValues(podrules.StaticLabel(podrules.Static(pod))).Inc()
+		}
+	}
 	e.startMissing(desired)
+	e.metrics.setPods(e.Pods(), e.nodeFacts().ActivePods)
 	pods, _, _ := e.pleg.Observation() // there is one: nothing is decided without
 	for _, p := range pods {
 		if _, wanted := desired[p.UID]; wanted || e.workers.Known(p.UID) {

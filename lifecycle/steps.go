@@ -116,6 +116,9 @@ func (e *Engine) publish(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, te
 	if terminal {
 		delete(e.shown.last, pod.UID)
 	}
+	if e.status.Phase(pod.UID) == v1.PodPending && st.Phase == v1.PodRunning {
+		e.metrics.start.Observe(e.clock.Since(e.workers.FirstSeen(pod.UID)).Seconds())
+	}
 	e.status.Set(pod, st)
 	return st, nil
 }

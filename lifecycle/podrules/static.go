@@ -13,3 +13,11 @@ func Static(pod *v1.Pod) bool {
 	source, ok := pod.Annotations[AnnotationSource]
 	return ok && source != "api"
 }
+
+// StaticLabel is the value of the label "static" of the kubelet's metrics.
+func StaticLabel(static bool) string {
+	if static {
+		return "true"
+	}
+	return ""
+}

@@ -98,6 +98,7 @@ func (w *Workers) step(wk *worker, j job, lastAct time.Time) (acted bool, err er
 		}
 		return false, err
 	}
+	w.begin(wk, j)
 	if j.phase == PhaseTerminating {
 		j.deadline = w.reached(wk)
 	}
@@ -131,6 +132,16 @@ func (w *Workers) logFailure(wk *worker, j job, err error) {
 	}
 	wk.failing = true
 	log("step of a pod failed, trying again", "uid", wk.uid, "phase", j.phase.String(), "error", err)
+}
+
+// begin counts a pod at its first step.
+func (w *Workers) begin(wk *worker, j job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !wk.begun {
+		wk.begun = true
+		w.metrics.begun(j, w.clock.Since(wk.state.firstSeen))
+	}
 }
 
 // reached notes that the host answered and returns the deadline that holds now.

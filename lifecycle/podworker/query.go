@@ -4,6 +4,8 @@
 package podworker
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -54,6 +56,16 @@ func (w *Workers) NameInUse(pod *v1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// FirstSeen returns when the pod of a worker was first heard of, zero if there is none.
+func (w *Workers) FirstSeen(uid types.UID) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if wk, ok := w.byUID[uid]; ok {
+		return wk.state.firstSeen
+	}
+	return time.Time{}
 }
 
 // Known says whether there is a worker for the UID.

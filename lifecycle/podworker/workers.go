@@ -58,6 +58,8 @@ type worker struct {
 	runtime *RuntimePod
 	// restart says that the pod was wanted again, under the same UID, when it was on its way out.
 	restart bool
+	// begun says that a step of the pod began.
+	begun bool
 	// failing says that the last step failed.
 	failing bool
 	// done are closed when no container runs any more.

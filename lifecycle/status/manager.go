@@ -135,6 +135,16 @@ func (m *Manager) Get(uid types.UID) (v1.PodStatus, bool) {
 	return *e.status.DeepCopy(), true
 }
 
+// Phase returns the phase of the newest status of a pod, "" if there is none.
+func (m *Manager) Phase(uid types.UID) v1.PodPhase {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.pods[uid]; e != nil {
+		return e.status.Phase
+	}
+	return ""
+}
+
 // Set takes the newest status of a pod to be written. Several before a write make one write. Whatever is set, a terminal
 // phase stays as it was first set or as the API has it, and so does the start time; a status in which a container that
 // ended for good has not ended is dropped, unless it goes on being set for some seconds. A status that says nothing new is not written, unless the pod is being
