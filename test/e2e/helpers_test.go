@@ -315,6 +315,16 @@ func (s *site) running(t *testing.T, uid types.UID) map[string]string {
 	return out
 }
 
+// sandboxes are all sandbox records of a pod on the host.
+func (k *tester) sandboxes(pod *v1.Pod) []*runtimeapi.PodSandbox {
+	k.Helper()
+	resp, err := k.runtime.ListPodSandbox(k.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(pod.UID)},
+	}})
+	must(k.T, err)
+	return resp.GetItems()
+}
+
 // awaitCollected waits until nothing of the pod is left on the host: no container, no sandbox, no directory, no log.
 func (k *tester) awaitCollected(pod *v1.Pod) {
 	k.Helper()
@@ -322,11 +332,8 @@ func (k *tester) awaitCollected(pod *v1.Pod) {
 		if left := k.containers(k.T, pod.UID); len(left) > 0 {
 			return fmt.Errorf("%d containers", len(left))
 		}
-		resp, err := k.runtime.ListPodSandbox(k.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
-			LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(pod.UID)},
-		}})
-		if err != nil || len(resp.GetItems()) > 0 {
-			return fmt.Errorf("%d sandboxes, %w", len(resp.GetItems()), err)
+		if left := k.sandboxes(pod); len(left) > 0 {
+			return fmt.Errorf("%d sandboxes", len(left))
 		}
 		for _, pattern := range []string{
 			filepath.Join(k.rootDir(), "pods", string(pod.UID)), filepath.Join(k.logsDir(), "*_"+string(pod.UID)),

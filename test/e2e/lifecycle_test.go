@@ -16,6 +16,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tombolo-dev/tombolo/test/images"
 )
 
 // TestPodUsesEverythingThatIsSupported runs one pod with all that the first release covers.
@@ -189,14 +191,20 @@ func TestUnsupportedFieldsAreRefusedByName(t *testing.T) {
 	k.awaitGone(pod, usual)
 }
 
-// TestUnsupportedChangeOfARunningPodIsToldAndKillsNothing is kubectl debug with a capability that containers cannot have.
+// TestUnsupportedChangeOfARunningPodIsToldAndKillsNothing has a debug container with a field that is refused.
 func TestUnsupportedChangeOfARunningPodIsToldAndKillsNothing(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
 	pod := k.awaitPodReady(k.create(k.pod("steady", "exec sleep 1d")))
 	before := k.running(t, pod.UID)
-	k.kubectl("debug", "steady", "--image="+pod.Spec.Containers[0].Image, "--profile=general", "--attach=false", "--", "sleep", "1")
-	k.awaitEvent(pod, "UnsupportedPodUpdate", "spec.ephemeralContainers[0].securityContext.capabilities")
+	changed := pod.DeepCopy()
+	changed.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
+		Name: "debugger", Image: images.Busybox, EnvFrom: []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{}}},
+	}}}
+	changed.Spec.EphemeralContainers[0].EnvFrom[0].SecretRef.Name = "some"
+	_, err := k.client().CoreV1().Pods(k.namespace).UpdateEphemeralContainers(t.Context(), pod.Name, changed, metav1.UpdateOptions{})
+	must(t, err)
+	k.awaitEvent(pod, "UnsupportedPodUpdate", "spec.ephemeralContainers[0].envFrom")
 	if after := k.running(t, pod.UID); after["main"] != before["main"] || len(after) != 1 {
 		t.Errorf("running before %v, after %v", before, after)
 	}

@@ -233,7 +233,6 @@ func TestHangingExecProbesDelayNobodyAndLeaveFewProcesses(t *testing.T) {
 	}
 }
 
-// TestExecProbeThatHangsCountsAsFailed.
 func TestExecProbeThatHangsCountsAsFailed(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)

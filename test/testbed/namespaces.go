@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"text/template"
-	"time"
 )
 
 // Two scripts stand between this side and a host. They are shell because all they do is call util-linux, and because the
@@ -149,7 +148,7 @@ func (h *Host) startNamespaces(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	ended := errors.New("ended")
 	err = poll(ctx, func() bool { return exists(values.PIDFile) || !p.record.alive() })
