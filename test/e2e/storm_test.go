@@ -27,6 +27,7 @@ func TestProcessesAndLinkComeAndGo(t *testing.T) {
 		{"a node process killed during a deletion finishes it with one hook", nodeKilledWhilePodEnds},
 		{"a killed host process makes the node NotReady and nothing else", killedHost},
 		{"a host process may start before containerd", hostBeforeContainerd},
+		{"a node process killed around a hook after a natural end runs it once", nodeKilledDuringHookAfterExit},
 		{"a link that is cut during a deletion changes nothing", linkCutWhilePodEnds},
 		{"clients that go away leave nothing behind", clientsGoAway},
 	} {
