@@ -36,6 +36,9 @@ func sandboxSecurity(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContext, erro
 		return nil, err
 	}
 	sc := ptr.Deref(pod.Spec.SecurityContext, v1.PodSecurityContext{})
+	if sc.RunAsUser == nil {
+		sc.RunAsGroup = nil // a runtime takes a group only beside a user, and the containers have their own
+	}
 	return &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions:         namespaces,
 		SelinuxOptions:           selinux(sc.SELinuxOptions),
@@ -84,6 +87,9 @@ func containerSecurity(in ContainerInput) (*runtimeapi.LinuxContainerSecurityCon
 	}
 	if out.RunAsUser == nil && in.Image != nil {
 		out.RunAsUser, out.RunAsUsername = in.Image.GetUid(), in.Image.GetUsername()
+		if out.RunAsUser == nil && out.RunAsUsername == "" {
+			out.RunAsUser = &runtimeapi.Int64Value{} // an image that names no user means root
+		}
 	}
 	if ptr.Deref(sc.ProcMount, v1.DefaultProcMount) != v1.UnmaskedProcMount {
 		out.MaskedPaths, out.ReadonlyPaths = slices.Clone(maskedPaths), slices.Clone(readonlyPaths)

@@ -208,3 +208,33 @@ func TestContainerOfAHookIsToldFromTheOneItServes(t *testing.T) {
 		t.Errorf("hook of %q, ordinary one of %q", facts(hook).HookOf, facts(ordinary).HookOf)
 	}
 }
+
+// TestGroupNeverStandsAlone: a runtime refuses a group without a user.
+func TestGroupNeverStandsAlone(t *testing.T) {
+	pod := somePod(v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsGroup: new(int64(3000))}})
+	sandbox, err := sandboxSecurity(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sandbox.GetRunAsGroup() != nil {
+		t.Errorf("the sandbox has the group %v and no user", sandbox.GetRunAsGroup())
+	}
+	for _, tc := range []struct {
+		image    *runtimeapi.Image
+		uid      int64
+		username string
+	}{
+		{&runtimeapi.Image{}, 0, ""},
+		{&runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: 7}}, 7, ""},
+		{&runtimeapi.Image{Username: "web"}, 0, "web"},
+	} {
+		got, err := containerSecurity(ContainerInput{Pod: pod, Container: &v1.Container{Name: "c"}, Image: tc.image})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.GetRunAsGroup().GetValue() != 3000 || got.GetRunAsUser().GetValue() != tc.uid || got.GetRunAsUsername() != tc.username ||
+			(got.GetRunAsUser() == nil) == (tc.username == "") {
+			t.Errorf("image %v: user %v %q, group %v", tc.image, got.GetRunAsUser(), got.GetRunAsUsername(), got.GetRunAsGroup())
+		}
+	}
+}

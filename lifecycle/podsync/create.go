@@ -115,20 +115,22 @@ func (p *pass) restartNumber(ctx context.Context, c *v1.Container, newest *cri.C
 	return restartNumber(newest, published, logs), nil
 }
 
-// imageUser asks the runtime for the user of the image if the pod's policy depends on it.
+// imageUser asks the runtime for the user of the image if what the pod wants depends on it.
 func (p *pass) imageUser(ctx context.Context, c *v1.Container, ref string) (*runtimeapi.Image, error) {
-	if !nonRootByImage(p.pod, c) {
+	if !userOfImage(p.pod, c) {
 		return nil, nil
 	}
 	return p.opts.Runtime.ImageStatus(ctx, ref)
 }
 
-// nonRootByImage says whether the container must not run as root and leaves its user to the image.
-func nonRootByImage(pod *v1.Pod, c *v1.Container) bool {
+// userOfImage says whether the container leaves its user to the image and cannot do without knowing it: because it must not
+// run as root, or because a runtime takes a group only beside a user.
+func userOfImage(pod *v1.Pod, c *v1.Container) bool {
 	own, whole := ptr.Deref(c.SecurityContext, v1.SecurityContext{}), ptr.Deref(pod.Spec.SecurityContext, v1.PodSecurityContext{})
 	nonRoot := own.RunAsNonRoot
 	if nonRoot == nil {
 		nonRoot = whole.RunAsNonRoot
 	}
-	return ptr.Deref(nonRoot, false) && own.RunAsUser == nil && whole.RunAsUser == nil
+	group := own.RunAsGroup != nil || whole.RunAsGroup != nil
+	return own.RunAsUser == nil && whole.RunAsUser == nil && (ptr.Deref(nonRoot, false) || group)
 }

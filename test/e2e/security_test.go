@@ -97,3 +97,27 @@ func TestContainersShareProcessesWhenThePodSaysSo(t *testing.T) {
 		}))
 	k.awaitPhase(pod, v1.PodSucceeded)
 }
+
+// TestContainerHasTheGroupOfItsPodAndTheUserOfItsImage: the runtime takes no group without a user.
+func TestContainerHasTheGroupOfItsPodAndTheUserOfItsImage(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	pod := k.awaitPhase(k.create(k.pod("group", `echo -n "$(id -u) $(id -g)" > /dev/termination-log`, restart(v1.RestartPolicyNever), func(p *v1.Pod) {
+		p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsGroup: ptr.To(int64(3000))}
+	})), v1.PodSucceeded)
+	if got := pod.Status.ContainerStatuses[0].State.Terminated.Message; got != "0 3000" {
+		t.Errorf("user and group are %q", got)
+	}
+}
+
+// TestAnyUserCanLeaveATerminationMessage, not only root.
+func TestAnyUserCanLeaveATerminationMessage(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	pod := k.awaitPhase(k.create(k.pod("farewell", `echo -n "bye from $(id -u)" > /dev/termination-log`, restart(v1.RestartPolicyNever), func(p *v1.Pod) {
+		p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: ptr.To(int64(1000))}
+	})), v1.PodSucceeded)
+	if got := pod.Status.ContainerStatuses[0].State.Terminated.Message; got != "bye from 1000" {
+		t.Errorf("the message is %q", got)
+	}
+}
