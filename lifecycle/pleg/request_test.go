@@ -40,6 +40,28 @@ func TestRequestReleasesAWaiterAtOnce(t *testing.T) {
 	})
 }
 
+func TestWaiterForAnotherObservationIsWokenByAChangeOnly(t *testing.T) {
+	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+		relists(1)
+		seen, err := p.Get("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		time.AfterFunc(10*time.Second, func() { rt.Exit(pod.Containers["main"], 0) })
+		st, err := p.GetOther(t.Context(), "a", seen)
+		if err != nil || st.Newest("main").State != cri.ContainerExited || time.Since(begin) < 10*time.Second {
+			t.Fatalf("GetOther = %+v, %v after %s, want the exit", st, err, time.Since(begin))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := p.GetOther(ctx, "a", st); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without a change: %v", err)
+		}
+	})
+}
+
 func TestRequestReleasesAWaiterAlsoWithoutAChange(t *testing.T) {
 	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
 		rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})

@@ -144,6 +144,7 @@ type hookPlan struct {
 	code        int32
 	err         error // instead of a run
 	interrupted bool
+	ended       bool // the container ended first
 	silent      bool // the host never answers
 	fallback    bool // of an httpGet hook to plain HTTP
 }
@@ -172,6 +173,8 @@ func (h *fakeHooks) RunHook(ctx context.Context, req host.HookRequest) (*host.Ho
 		return nil, plan.err
 	case plan.interrupted:
 		return &host.HookResult{Interrupted: true}, nil
+	case plan.ended:
+		return &host.HookResult{ExitCode: -1, ContainerEnded: true}, nil
 	}
 	now := time.Now()
 	run := h.runs[req.ContainerID]

@@ -190,6 +190,7 @@ func TestHookOutcomes(t *testing.T) {
 		{"failure", hookPlan{takes: time.Second, code: 3}, true},
 		{"cannot be begun", hookPlan{err: errors.New("no such file")}, true},
 		{"cut short by a crash of the host process", hookPlan{interrupted: true}, false},
+		{"container ended meanwhile", hookPlan{ended: true}, false},
 		{"container gone", hookPlan{err: errdefs.ErrNotFound}, false},
 		{"host silent beyond the budget", hookPlan{silent: true}, true},
 		{"host gives up before we do", hookPlan{err: context.DeadlineExceeded}, true},
