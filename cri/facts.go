@@ -103,13 +103,10 @@ func partition(all []ContainerStatus) (containers, hooks []ContainerStatus) {
 	return containers, slices.DeleteFunc(all, func(c ContainerStatus) bool { return c.HookOf == "" })
 }
 
-// effectiveCreation returns when the container was created. The runtime does not tell it of a container that it could not
-// load; such a one counts as just newer than its predecessors, which have lower restart counts.
+// effectiveCreation returns when the container was created, which is never before its predecessors, that have lower restart
+// counts: the host's clock may have jumped back, and the runtime does not tell it of a container that it could not load.
 func effectiveCreation(c *ContainerStatus, all []ContainerStatus) time.Time {
 	created := c.CreatedAt
-	if !created.IsZero() {
-		return created
-	}
 	for i := range all {
 		other := &all[i]
 		if other.Name == c.Name && other.RestartCount < c.RestartCount && !other.CreatedAt.Before(created) {

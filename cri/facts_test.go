@@ -168,6 +168,21 @@ func TestAssembleTakesNoIPsFromAnOlderSandbox(t *testing.T) {
 	}
 }
 
+func TestNewestContainerIsTheOneWithTheHighestCountWhateverTheClockSaid(t *testing.T) {
+	got := AssemblePodStatus("u", "", "", nil, []ContainerStatus{
+		{ID: "c0", Name: "x", RestartCount: 0, CreatedAt: at(100)},
+		{ID: "c1", Name: "x", RestartCount: 1, CreatedAt: at(10)}, // the clock jumped back
+		{ID: "c2", Name: "x", RestartCount: 2, CreatedAt: at(20)},
+	}, at(1))
+	var order []string
+	for _, c := range got.Containers {
+		order = append(order, c.ID)
+	}
+	if want := []string{"c2", "c1", "c0"}; !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+}
+
 func TestContainerWithoutCreationTimeKeepsItsPlace(t *testing.T) {
 	containers := func() []ContainerStatus {
 		return []ContainerStatus{

@@ -210,9 +210,10 @@ func restartCount(r *cri.ContainerStatus, old *v1.ContainerStatus) int32 {
 }
 
 // isHistory says whether the newest record there is belongs to an instance before the one that is already known, whose
-// own record was removed.
+// own record was removed. One with a higher number is newer whatever the host's clock said.
 func isHistory(r *cri.ContainerStatus, old *v1.ContainerStatus) bool {
-	if r == nil || r.State == cri.ContainerRunning || old == nil || old.ContainerID == "" || old.ContainerID == containerID(r) {
+	if r == nil || r.State == cri.ContainerRunning || old == nil || old.ContainerID == "" || old.ContainerID == containerID(r) ||
+		r.RestartCount > old.RestartCount {
 		return false
 	}
 	var started metav1.Time

@@ -49,6 +49,7 @@ func (s runtimeServer) CreateContainer(
 	}
 	c.behaviour = r.behaviour(Selector{UID: c.uid(), Container: c.name(), ID: c.id, Image: cfg.GetImage().GetImage()})
 	r.containers[c.id] = c
+	r.noteAttempt(c)
 	r.tellOf(c, Event{Kind: ContainerMade})
 	r.wake()
 	return &runtimeapi.CreateContainerResponse{ContainerId: c.id}, nil

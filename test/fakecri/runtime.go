@@ -45,6 +45,8 @@ type Runtime struct {
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
 	images     map[string]string // name -> id
+	attempts   map[attemptKey]uint32
+	steps      []clockStep // oldest first
 	behaviours []behaviourRule
 	exec       ExecFunc
 	conditions map[string]string // false conditions of Status: type -> message
@@ -66,6 +68,7 @@ func New(o Options) *Runtime {
 		sandboxes:  map[string]*sandbox{},
 		containers: map[string]*container{},
 		images:     map[string]string{},
+		attempts:   map[attemptKey]uint32{},
 		conditions: map[string]string{},
 		inflight:   map[int]context.CancelCauseFunc{},
 		changed:    make(chan struct{}),
@@ -191,5 +194,11 @@ func (r *Runtime) reported(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return t.Add(r.skew).UnixNano()
+	skew := r.skew
+	for _, step := range r.steps {
+		if !t.Before(step.at) {
+			skew = step.skew
+		}
+	}
+	return t.Add(skew).UnixNano()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -147,6 +148,7 @@ func (r *Runtime) seedContainer(p Pod, box *sandbox, name string) *container {
 	}
 	c.behaviour = r.behaviour(Selector{UID: p.UID, Container: name, ID: c.id, Image: c.config.GetImage().GetImage()})
 	r.containers[c.id] = c
+	r.noteAttempt(c)
 	r.start(c)
 	return c
 }
@@ -171,4 +173,38 @@ func (r *Runtime) ForgetContainer(id string) {
 		r.tellOf(c, Event{Kind: ContainerRemoved})
 		r.wake()
 	}
+}
+
+// SetSkew makes the host's clock jump: from now on it is wrong by that much. Times that it noted before stay.
+func (r *Runtime) SetSkew(skew time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps = append(r.steps, clockStep{r.clock.Now(), skew})
+	r.wake()
+}
+
+// clockStep is a jump of the host's clock.
+type clockStep struct {
+	at   time.Time
+	skew time.Duration
+}
+
+// LastAttempt returns the highest attempt that was ever made of a container, whether its record is still there or not: the
+// number of its last log. ok is false if there was none.
+func (r *Runtime) LastAttempt(uid types.UID, container string) (attempt uint32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	attempt, ok = r.attempts[attemptKey{uid, container}]
+	return attempt, ok
+}
+
+type attemptKey struct {
+	uid  types.UID
+	name string
+}
+
+// noteAttempt notes that a record was made. The lock is held.
+func (r *Runtime) noteAttempt(c *container) {
+	key := attemptKey{c.uid(), c.name()}
+	r.attempts[key] = max(r.attempts[key], c.config.GetMetadata().GetAttempt())
 }

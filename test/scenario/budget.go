@@ -34,6 +34,7 @@ func (g *Guard) stop(e Event) {
 		g.broken(e.At, "I4", "%s/%s gets %s to stop, asked for was %s", e.UID, e.Container, e.Grace, most)
 	}
 	late := g.late(p, e)
+	late = late || c.killBy <= p.lateBy+rounding || p.spec.Spec.ActiveDeadlineSeconds != nil && g.blind[blindHost].lost(last, e.At)
 	if before > 0 && c.killBy > before+rounding && !late && !g.blind[blindNode].lost(last, e.At) {
 		g.broken(e.At, "I4", "the kill of %s/%s moves from %s to %s", e.UID, e.Container, before, c.killBy)
 	}

@@ -126,9 +126,14 @@ var features = []func(drawer, *v1.Pod){
 	},
 	func(_ drawer, p *v1.Pod) { hookOf(p).PreStop = execHook("bye") },
 	func(_ drawer, p *v1.Pod) { hookOf(p).PostStart = execHook("hello") },
-	func(d drawer, p *v1.Pod) { p.Spec.Containers[0].ReadinessProbe = tcpProbe(d) },
-	func(d drawer, p *v1.Pod) { p.Spec.Containers[0].LivenessProbe = tcpProbe(d) },
-	func(d drawer, p *v1.Pod) { p.Spec.Containers[0].StartupProbe = tcpProbe(d) },
+	func(d drawer, p *v1.Pod) { p.Spec.Containers[0].ReadinessProbe = d.probe(p, "readiness") },
+	func(d drawer, p *v1.Pod) { p.Spec.Containers[0].LivenessProbe = d.probe(p, "liveness") },
+	func(d drawer, p *v1.Pod) { p.Spec.Containers[0].StartupProbe = d.probe(p, "startup") },
+	func(d drawer, p *v1.Pod) {
+		if d.chance(4) {
+			p.Spec.ActiveDeadlineSeconds = ptr.To(int64(10 + d.IntN(90)))
+		}
+	},
 }
 
 func hookOf(p *v1.Pod) *v1.Lifecycle {
@@ -143,12 +148,15 @@ func execHook(command string) *v1.LifecycleHandler {
 	return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{command}}}
 }
 
-func tcpProbe(d drawer) *v1.Probe {
-	probe := &v1.Probe{PeriodSeconds: int32(1 + d.IntN(10))} //nolint:gosec // small
-	probe.TCPSocket = &v1.TCPSocketAction{}
-	probe.TCPSocket.Port.IntVal = 80
+func (d drawer) probe(p *v1.Pod, kind string) *v1.Probe {
+	probe := &v1.Probe{PeriodSeconds: int32(1 + d.IntN(10)), FailureThreshold: int32(1 + d.IntN(3))} //nolint:gosec // small
+	probe.HTTPGet = &v1.HTTPGetAction{Path: probePath(p, kind)}
+	probe.HTTPGet.Port.IntVal = 80
 	return probe
 }
+
+// probePath tells the probes of histories apart.
+func probePath(p *v1.Pod, kind string) string { return "/" + string(p.UID) + "/" + kind }
 
 // behaviours draws what the pod's containers and hooks do.
 func (d drawer) behaviours(p *v1.Pod) {

@@ -13,12 +13,21 @@ import (
 type excuses struct {
 	mu   sync.Mutex
 	pods map[types.UID]bool
-	ids  map[string]bool
-	lost map[string]bool
+	// names are containers of pods, lost are single instances.
+	names map[containerName]bool
+	lost  map[string]bool
+}
+
+// containerName names a container of a pod, whichever instance it is.
+type containerName struct {
+	uid  types.UID
+	name string
 }
 
 func newExcuses() *excuses {
-	return &excuses{pods: map[types.UID]bool{}, ids: map[string]bool{}, lost: map[string]bool{}}
+	return &excuses{
+		pods: map[types.UID]bool{}, names: map[containerName]bool{}, lost: map[string]bool{},
+	}
 }
 
 // all excuses every stop of the pod's containers from now on.
@@ -28,11 +37,11 @@ func (e *excuses) all(uid types.UID) {
 	e.pods[uid] = true
 }
 
-// stop excuses the stop of one container.
-func (e *excuses) stop(id string) {
+// container excuses every stop of one container from now on.
+func (e *excuses) container(uid types.UID, name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ids[id] = true
+	e.names[containerName{uid, name}] = true
 }
 
 // lose says that the runtime does not tell whether the container runs: it may be stopped, and without its hook.
@@ -43,10 +52,10 @@ func (e *excuses) lose(id string) {
 }
 
 // mayStop says whether the container may be stopped for what was done to it.
-func (e *excuses) mayStop(uid types.UID, id string) bool {
+func (e *excuses) mayStop(uid types.UID, name, id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.pods[uid] || e.ids[id] || e.lost[id]
+	return e.pods[uid] || e.names[containerName{uid, name}] || e.lost[id]
 }
 
 // noHook says whether the hook of the container may be left out.

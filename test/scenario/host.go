@@ -146,10 +146,8 @@ func (h *Host) SetMessage(uid types.UID, container string, n int, text string) {
 // RestartCount is one more than the highest number of a log, of which each record leaves one.
 func (h *Host) RestartCount(ctx context.Context, pod host.Pod, container string) (n int32, err error) {
 	err = h.call(ctx, "RestartCount", pod.UID, func(context.Context) error {
-		for _, c := range h.runtime.Containers(pod.UID) {
-			if c.Name == container {
-				n = max(n, int32(c.Attempt)+1) //nolint:gosec // attempts are small.
-			}
+		if attempt, ok := h.runtime.LastAttempt(pod.UID, container); ok {
+			n = int32(attempt) + 1 //nolint:gosec // attempts are small.
 		}
 		return nil
 	})

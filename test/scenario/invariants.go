@@ -49,6 +49,8 @@ type podFacts struct {
 	// late says that the deadline was moved to lateBy, for the host was out of reach when it passed.
 	late   bool
 	lateBy time.Duration
+	// made is when the pod was created.
+	made time.Duration
 	// ended says that a container of the pod ended that was not stopped for the pod's end.
 	ended bool
 	// images are the changes of the containers' images.
@@ -180,6 +182,9 @@ func (g *Guard) edited(before, after *v1.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.pod(after.UID)
+	if before == nil {
+		p.made = time.Since(g.w.trace.begin)
+	}
 	for i, c := range after.Spec.Containers {
 		if before == nil || before.Spec.Containers[i].Image != c.Image {
 			p.images = append(p.images, imageChange{time.Since(g.w.trace.begin), c.Name, c.Image})
@@ -194,7 +199,15 @@ func (g *Guard) started(e Event) {
 			g.broken(e.At, "I2", "%s/%s starts while another one lives", e.UID, e.Container)
 		}
 	}
-	g.container(e).alive = true
+	c := g.container(e)
+	c.alive = true
+	if isEphemeral(e.Container) {
+		for id, other := range g.containers {
+			if id != e.ID && other.uid == e.UID && other.name == e.Container && (other.alive || other.done) {
+				g.broken(e.At, "I2", "%s/%s is ephemeral and starts a second time", e.UID, e.Container)
+			}
+		}
+	}
 }
 
 func (g *Guard) ended(e Event) {
@@ -208,11 +221,22 @@ func (g *Guard) ended(e Event) {
 // mayStop says whether there is a reason to stop a container.
 func (g *Guard) mayStop(e Event) bool {
 	p, c := g.pod(e.UID), g.container(e)
-	if p.ending || c.failedStart || p.changed(c) || g.w.excuses.mayStop(e.UID, e.ID) {
+	if p.ending || c.failedStart || p.changed(c) || g.w.excuses.mayStop(e.UID, e.Container, e.ID) || p.expired(e.At) {
 		return true
 	}
-	return p.ended && p.spec != nil && isSidecar(p.spec, e.Container)
+	return p.ended && p.spec != nil && (isSidecar(p.spec, e.Container) || isEphemeral(e.Container))
 }
+
+// expired says whether the pod's active deadline is over, which counts from its start time at the earliest.
+func (p *podFacts) expired(at time.Duration) bool {
+	if p.spec == nil || p.spec.Spec.ActiveDeadlineSeconds == nil {
+		return false
+	}
+	return at+rounding >= p.made+time.Duration(*p.spec.Spec.ActiveDeadlineSeconds)*time.Second
+}
+
+// isEphemeral says whether that is the name of the ephemeral containers of histories.
+func isEphemeral(container string) bool { return container == debugContainer }
 
 // changed says whether the container had or has another image than a node may believe that it shall have.
 func (p *podFacts) changed(c *containerFacts) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/test/fakecri"
 )
 
@@ -23,7 +24,7 @@ func (d drawer) addOp() {
 		drawer.containerExit, drawer.containerExit, drawer.lose, drawer.sandboxDeath, drawer.cut, drawer.hostDeath,
 		drawer.nodeDeath, drawer.nodeDeath, drawer.trap, drawer.trap, drawer.runtimeFault, drawer.runtimeFault,
 		drawer.runtimeFault, drawer.hostFault, drawer.apiFault, drawer.apiDown, drawer.silence, drawer.emptyLists,
-		drawer.touch,
+		drawer.touch, drawer.probeTrouble, drawer.probeTrouble, drawer.debug, drawer.clockStep, drawer.runtimeRestart, drawer.recordsVanish,
 	}
 	ops[d.IntN(len(ops))](d, d.within(busy))
 }
@@ -89,7 +90,8 @@ func (d drawer) containerExit(at time.Duration) {
 func (d drawer) lose(at time.Duration) {
 	n := d.IntN(100)
 	d.op(at, "a container is lost", func(pl *player) {
-		if c, ok := pl.some(n); ok {
+		// Nothing is ever done about an ephemeral container.
+		if c, ok := pl.some(n); ok && c.Name != debugContainer {
 			pl.excuses.lose(c.ID)
 			pl.note(fmt.Sprintf("lost %s/%s", c.UID, c.Name))
 			pl.Runtime.Lose(c.ID)
@@ -181,7 +183,7 @@ func (d drawer) lastingFault(at time.Duration, side, name string, begin func(*pl
 
 // hostFault breaks a method of the host. A hook that hangs may be given up, so it is let off.
 func (d drawer) hostFault(at time.Duration) {
-	methods := []string{"RunHook", "RunHook", "EnsurePod", "RemovePod", "ListPods", "EnsureTerminationLog", "ReadTail", "RestartCount", "WatchPods"}
+	methods := []string{"RunHook", "RunHook", "EnsurePod", "RemovePod", "ListPods", "EnsureTerminationLog", "ReadTail", "RestartCount", "WatchPods", "Probe"}
 	f := Fault{Method: methods[d.IntN(len(methods))], Times: 1 + d.IntN(3)}
 	d.breakCall(&f)
 	if f.Method == "RunHook" {
@@ -231,6 +233,83 @@ func (d drawer) emptyLists(at time.Duration) {
 		pl.StartNode()
 	})
 	d.op(at+d.lasting(), "full lists", func(pl *player) { pl.API.SetHidden(false) })
+}
+
+// probeTrouble lets probes fail for a while, for which their container may be restarted unless it is only its readiness.
+func (d drawer) probeTrouble(at time.Duration) {
+	p, kind := d.pod(), []string{"readiness", "liveness", "startup"}[d.IntN(3)]
+	path, key := probePath(p, kind), fmt.Sprintf("probe %d", len(d.h.Ops))
+	tell := func(outcome host.ProbeOutcome) func(*player) {
+		return func(pl *player) {
+			pl.note(fmt.Sprintf("probe %s of %s: %v", kind, p.UID, outcome == host.ProbeSuccess))
+			pl.Host.OnProbe(path, func(int) host.ProbeResult { return host.ProbeResult{Outcome: outcome, Output: "refused"} })
+		}
+	}
+	well := tell(host.ProbeSuccess)
+	d.op(at, kind+" of "+string(p.UID)+" fails", func(pl *player) {
+		if kind != "readiness" {
+			pl.excuses.container(p.UID, p.Spec.Containers[0].Name)
+		}
+		tell(host.ProbeFailure)(pl)
+		pl.heals[key] = func() { well(pl) }
+	})
+	d.op(at+d.lasting(), kind+" of "+string(p.UID)+" is well", func(pl *player) {
+		delete(pl.heals, key)
+		well(pl)
+	})
+}
+
+// debugContainer is the name of the ephemeral container of histories.
+const debugContainer = "debug"
+
+// debug adds an ephemeral container, once.
+func (d drawer) debug(at time.Duration) {
+	p := d.pod()
+	d.op(at, "debug "+string(p.UID), func(pl *player) {
+		stored := pl.API.Pod(nameOf(p))
+		if stored == nil || stored.UID != p.UID || len(stored.Spec.EphemeralContainers) > 0 {
+			return
+		}
+		pl.note("debug " + string(p.UID))
+		pl.API.Edit(nameOf(p), func(p *v1.Pod) {
+			p.Spec.EphemeralContainers = make([]v1.EphemeralContainer, 1)
+			p.Spec.EphemeralContainers[0].Name = debugContainer
+			fillDefaults(p)
+		})
+	})
+}
+
+// clockStep makes the host's clock jump.
+func (d drawer) clockStep(at time.Duration) {
+	skew := time.Duration(d.Int64N(int64(2*time.Hour))) - time.Hour
+	d.op(at, "clock step", func(pl *player) {
+		pl.note(fmt.Sprintf("clock of the host is wrong by %s", skew))
+		pl.Runtime.SetSkew(skew)
+	})
+}
+
+// runtimeRestart makes the runtime, and nothing else, out of reach for a while.
+func (d drawer) runtimeRestart(at time.Duration) {
+	d.op(at, "runtime stops", func(pl *player) {
+		pl.blind(blindHost, "runtime", "runtime stops")
+		pl.Runtime.Cut()
+	})
+	d.op(at+d.within(30*time.Second), "runtime starts", func(pl *player) {
+		pl.Runtime.Mend()
+		pl.sees(blindHost, "runtime", "runtime starts")
+	})
+}
+
+// recordsVanish removes the records of all ended containers of a pod.
+func (d drawer) recordsVanish(at time.Duration) {
+	p := d.pod()
+	d.op(at, "records of "+string(p.UID)+" vanish", func(pl *player) {
+		for _, c := range pl.Runtime.Containers(p.UID) {
+			if !c.Alive && !c.FinishedAt.IsZero() {
+				pl.Runtime.ForgetContainer(c.ID)
+			}
+		}
+	})
 }
 
 // shuffleSeed spreads neighbouring numbers.

@@ -91,6 +91,7 @@ func (p *player) heal() {
 	p.API.SetGap(false)
 	p.API.SetHidden(false)
 	p.Mend()
+	p.sees(blindHost, "runtime", "runtime starts")
 	p.StartNode()
 	p.note("healed")
 }
@@ -156,7 +157,7 @@ func (p *player) unsettledPod(pod *v1.Pod) []string {
 		add("it is still being deleted")
 	case terminal(pod) && len(alive) > 0:
 		add("it is %s while %v live", pod.Status.Phase, alive)
-	case terminal(pod) && pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
+	case terminal(pod) && pod.Spec.RestartPolicy == v1.RestartPolicyAlways && pod.Spec.ActiveDeadlineSeconds == nil:
 		add("it is %s (%s)", pod.Status.Phase, pod.Status.Message)
 	case !terminal(pod) && pod.Status.Phase != v1.PodRunning:
 		add("it is %s", pod.Status.Phase)

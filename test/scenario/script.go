@@ -52,6 +52,7 @@ func init() { //nolint:gochecknoinits // commands refer to each other through pa
 		"remove":       remove,        // remove UID/CONTAINER: its records that do not run vanish
 		"forget":       forget,        // forget UID: all records of the pod vanish
 		"kill-sandbox": killSandbox,   // kill-sandbox UID
+		"clock":        clockSkew,     // clock skew=-1h: the host's clock jumps and is wrong by that much from now on
 		"cut":          plain((*World).Cut),
 		"mend":         plain((*World).Mend),
 		"kill-host":    plain((*World).KillHost), // until mend
@@ -328,6 +329,12 @@ func killSandbox(p *player, a args) error {
 		}
 	}
 	return nil
+}
+
+func clockSkew(p *player, a args) error {
+	skew, err := a.duration("skew")
+	p.Runtime.SetSkew(skew)
+	return err
 }
 
 func setTrap(p *player, a args) error {
