@@ -89,10 +89,10 @@ func (j *job) wait(ctx context.Context, runner *cri.ContainerStatus) (result, er
 	defer cancel()
 	begin, seen := j.opts.Clock.Now(), j.status
 	for {
-		switch {
-		case runner.State == cri.ContainerExited:
+		switch runner.State {
+		case cri.ContainerExited:
 			return judge(runner), nil
-		case runner.State == cri.ContainerUnknown:
+		case cri.ContainerUnknown:
 			return j.kill(ctx, runner.ID, result{failed, errors.New("the runtime lost its container")})
 		}
 		next, err := j.opts.Cache.GetOther(timed, j.pod.UID, seen)
