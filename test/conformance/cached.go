@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tombolo-dev/tombolo/test/images"
 	"github.com/tombolo-dev/tombolo/test/nodes"
 	"github.com/tombolo-dev/tombolo/test/testbed"
 )
@@ -43,7 +44,7 @@ func (r *runner) kubeletResults(ctx context.Context, s selection) (Results, erro
 }
 
 // cacheFile is named after everything that decides what the results are: the programs, whose links lead to folders of their
-// versions, and the selection.
+// versions, the images, and the selection.
 func (r *runner) cacheFile(s selection) (string, error) {
 	cache, err := testbed.CacheDir()
 	if err != nil {
@@ -57,7 +58,7 @@ func (r *runner) cacheFile(s selection) (string, error) {
 		}
 		fmt.Fprintln(h, path)
 	}
-	fmt.Fprintln(h, s.arguments(), apiServerFlags())
+	fmt.Fprintln(h, s.arguments(), apiServerFlags(), images.Version)
 	return filepath.Join(cache, "conformance", "kubelet-"+hex.EncodeToString(h.Sum(nil))[:12]+".json"), nil
 }
 

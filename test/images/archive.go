@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// formatVersion changes when the content of the images changes without one of their programs changing.
-const formatVersion = "2"
+// Version changes when the content of the images changes without one of their programs changing.
+const Version = "3"
 
 // A Set is a choice of images for a purpose.
 type Set string
@@ -120,7 +120,7 @@ func findPrograms(ctx context.Context, set Set, parts, cache string) (p Programs
 // key is a hash of the programs' content.
 func (p Programs) key() (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, formatVersion, strings.Join(p.Applets, " "))
+	fmt.Fprintln(h, Version, strings.Join(p.Applets, " "))
 	for _, name := range []string{p.Busybox, filepath.Join(p.Parts, "pause"), filepath.Join(p.Parts, "agnhost"), p.Bash, p.Userland} {
 		if name == "" {
 			continue

@@ -69,6 +69,21 @@ func TestConformanceGivesTheSameBytesForTheSameInput(t *testing.T) {
 	}
 }
 
+// TestEveryAppletIsInBin: tests of the suite name programs by their paths in the original images.
+func TestEveryAppletIsInBin(t *testing.T) {
+	p := conformancePrograms(t)
+	p.Applets = []string{"bin/cat", "sbin/sysctl", "usr/bin/cat"}
+	layer := userland(p)
+	for _, want := range []string{"/bin/cat", "/bin/sysctl", "/sbin/sysctl", "/usr/bin/cat"} {
+		if !slices.ContainsFunc(layer, func(f File) bool { return f.Path == want && f.Link == "/bin/busybox" }) {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	if _, err := layer.complete(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestShellOfConformanceImagesIsBash(t *testing.T) {
 	layer := userland(conformancePrograms(t))
 	i := slices.IndexFunc(layer, func(f File) bool { return f.Path == "/bin/sh" })

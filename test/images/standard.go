@@ -75,7 +75,8 @@ const (
 	groupList = "root:x:0:\nnobody:x:65534:\n"
 )
 
-// userland is busybox with its applets and the few files programs expect; the shell is bash if there is one.
+// userland is busybox with its applets and the few files programs expect; the shell is bash if there is one. Every applet
+// is in /bin, as in the image that busybox's own authors make, and also where Debian has it.
 func userland(p Programs) Layer {
 	l := Layer{
 		{Path: "/bin/busybox", Source: p.Busybox},
@@ -92,8 +93,11 @@ func userland(p Programs) Layer {
 		own["/bin/bash"], own["/bin/sh"] = true, true
 	}
 	for _, applet := range p.Applets {
-		if path := "/" + strings.TrimPrefix(applet, "/"); !own[path] {
-			l = append(l, File{Path: path, Link: "/bin/busybox"})
+		for _, path := range []string{"/" + strings.TrimPrefix(applet, "/"), "/bin/" + filepath.Base(applet)} {
+			if !own[path] {
+				own[path] = true
+				l = append(l, File{Path: path, Link: "/bin/busybox"})
+			}
 		}
 	}
 	return l
