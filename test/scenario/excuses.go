@@ -16,6 +16,8 @@ type excuses struct {
 	// names are containers of pods, lost are single instances.
 	names map[containerName]bool
 	lost  map[string]bool
+	// losers are pods of which a container was lost.
+	losers map[types.UID]bool
 }
 
 // containerName names a container of a pod, whichever instance it is.
@@ -27,6 +29,7 @@ type containerName struct {
 func newExcuses() *excuses {
 	return &excuses{
 		pods: map[types.UID]bool{}, names: map[containerName]bool{}, lost: map[string]bool{},
+		losers: map[types.UID]bool{},
 	}
 }
 
@@ -44,11 +47,12 @@ func (e *excuses) container(uid types.UID, name string) {
 	e.names[containerName{uid, name}] = true
 }
 
-// lose says that the runtime does not tell whether the container runs: it may be stopped, and without its hook.
-func (e *excuses) lose(id string) {
+// lose says that the runtime does not tell whether the container runs: it may be stopped, and without its hook, which may be
+// the end of its pod.
+func (e *excuses) lose(uid types.UID, id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lost[id] = true
+	e.lost[id], e.losers[uid] = true, true
 }
 
 // mayStop says whether the container may be stopped for what was done to it.
@@ -56,6 +60,13 @@ func (e *excuses) mayStop(uid types.UID, name, id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pods[uid] || e.names[containerName{uid, name}] || e.lost[id]
+}
+
+// mayBeDone says whether the loss of a container may be the end of the pod.
+func (e *excuses) mayBeDone(uid types.UID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.losers[uid]
 }
 
 // noHook says whether the hook of the container may be left out.

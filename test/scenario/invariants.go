@@ -224,7 +224,8 @@ func (g *Guard) mayStop(e Event) bool {
 	if p.ending || c.failedStart || p.changed(c) || g.w.excuses.mayStop(e.UID, e.Container, e.ID) || p.expired(e.At) {
 		return true
 	}
-	return p.ended && p.spec != nil && (isSidecar(p.spec, e.Container) || isEphemeral(e.Container))
+	done := p.ended || g.w.excuses.mayBeDone(e.UID)
+	return done && p.spec != nil && (isSidecar(p.spec, e.Container) || isEphemeral(e.Container))
 }
 
 // expired says whether the pod's active deadline is over, which counts from its start time at the earliest.

@@ -92,7 +92,7 @@ func (d drawer) lose(at time.Duration) {
 	d.op(at, "a container is lost", func(pl *player) {
 		// Nothing is ever done about an ephemeral container.
 		if c, ok := pl.some(n); ok && c.Name != debugContainer {
-			pl.excuses.lose(c.ID)
+			pl.excuses.lose(c.UID, c.ID)
 			pl.note(fmt.Sprintf("lost %s/%s", c.UID, c.Name))
 			pl.Runtime.Lose(c.ID)
 		}

@@ -301,7 +301,7 @@ func exitContainer(p *player, a args) error {
 func lose(p *player, a args) error {
 	c, err := p.newest(a)
 	if err == nil {
-		p.excuses.lose(c.ID)
+		p.excuses.lose(c.UID, c.ID)
 		p.Runtime.Lose(c.ID)
 	}
 	return err
