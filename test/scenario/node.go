@@ -194,8 +194,8 @@ func (r recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, ki
 
 // StartNode starts a new process unless there is one.
 func (w *World) StartNode() {
-	w.life.Lock()
-	defer w.life.Unlock()
+	w.life <- struct{}{}
+	defer func() { <-w.life }()
 	if w.node != nil {
 		return
 	}
@@ -227,8 +227,8 @@ func (w *World) StartNode() {
 
 // KillNode ends the process as kill -9 does.
 func (w *World) KillNode() {
-	w.life.Lock()
-	defer w.life.Unlock()
+	w.life <- struct{}{}
+	defer func() { <-w.life }()
 	if w.node == nil {
 		return
 	}

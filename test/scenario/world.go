@@ -30,8 +30,9 @@ type World struct {
 
 	t     testing.TB
 	trace *Trace
-	// life guards node.
-	life  sync.Mutex
+	// life guards node. It is a channel, for who waits for a mutex holds up the clock of a bubble, and a node may need time
+	// to end.
+	life  chan struct{}
 	node  *node
 	traps traps
 	// restarts are nodes being started after a trap.
@@ -49,7 +50,7 @@ func newWorld(t testing.TB) *World { return newSkewedWorld(t, 0) }
 
 // newSkewedWorld makes one in which the host's clock is wrong.
 func newSkewedWorld(t testing.TB, skew time.Duration) *World {
-	w := &World{t: t, trace: &Trace{begin: time.Now()}, logger: discard, excuses: newExcuses()}
+	w := &World{t: t, trace: &Trace{begin: time.Now()}, logger: discard, excuses: newExcuses(), life: make(chan struct{}, 1)}
 	w.Runtime = fakecri.New(fakecri.Options{Identity: identity, Skew: skew, Observe: w.observe})
 	w.API = newAPI(w.trace)
 	w.Host = newHost(w.trace, w.Runtime)
