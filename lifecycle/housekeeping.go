@@ -183,6 +183,7 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 		e.messages.forget(uid)
 		e.sync.Forget(uid) // and the images' memory with it
 		e.term.Forget(uid)
+		e.exits.Forget(uid)
 		e.probes.Remove(uid)
 		e.shown.forget(uid)
 	}
@@ -190,7 +191,6 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 
 // removable answers the garbage collector.
 func (e *Engine) removable(uid types.UID) (removable, known bool) {
-		e.exits.Forget(uid)
 	_, desired := e.pod(uid)
 	known = desired || e.workers.Known(uid)
 	if !e.sourceSynced() {

@@ -159,11 +159,11 @@ func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.Po
 		// It is told at the end of this step. A message that cannot be read must not keep the pod running.
 		e.log.Warn("publishing that a pod terminates", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
 	}
-	if err := e.kill(ctx, termination.Request{Pod: pod, Status: rs, Deadline: deadline}); err != nil {
-		return err
-	}
 	rs, err := e.exits.Run(ctx, pod, rs, deadline)
 	if err != nil {
+		return err
+	}
+	if err := e.kill(ctx, termination.Request{Pod: pod, Status: rs, Deadline: deadline}); err != nil {
 		return err
 	}
 	after, err := e.observeStopped(ctx, rs)
