@@ -77,7 +77,7 @@ func (d document) complete(pod *v1.Pod, node string, text []byte, index int) err
 	if err != nil {
 		return err
 	}
-	pod.TypeMeta.Kind, pod.TypeMeta.APIVersion = "", ""
+	pod.Kind, pod.APIVersion = "", ""
 	pod.UID = uid
 	pod.Name += "-" + strings.ToLower(node)
 	if pod.Namespace == "" {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -71,7 +72,7 @@ func (d *directory) read(context.Context) ([]document, map[string]error, error) 
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the file is in the directory that the user named.
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +144,7 @@ func (p *page) read(ctx context.Context) ([]document, map[string]error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	for key, values := range p.header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, p.header)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return nil, nil, err

@@ -14,7 +14,7 @@ import (
 const (
 	leastStop = 2 * time.Second
 	lateStop  = 10 * time.Second
-	learning  = 3 * time.Second
+	learning  = 11 * time.Second
 	rounding  = 1500 * time.Millisecond
 )
 

@@ -198,10 +198,3 @@ func (h *Host) tell(key hookKey, run *hookRun, at time.Time, how string) {
 		UID:  key.uid, Container: run.container, ID: key.id, Detail: key.kind,
 	})
 }
-
-// begun says whether a hook was begun for a container.
-func (h *Host) begun(uid types.UID, id, kind string) bool {
-	h.state.Lock()
-	defer h.state.Unlock()
-	return h.hooks[hookKey{uid, id, kind}] != nil
-}

@@ -205,7 +205,7 @@ func shrink(t *testing.T, h *History, invariant string, o runOptions) []int {
 	if n := sort.Search(len(needed), func(n int) bool { return still(needed[:n]) }); still(needed[:n]) {
 		needed = needed[:n]
 	}
-	for i := len(needed) - 1; i >= 0; i-- {
+	for i := range slices.Backward(needed) {
 		if without := slices.Delete(slices.Clone(needed), i, i+1); still(without) {
 			needed = without
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing/synctest"
@@ -127,12 +128,7 @@ func (a args) value(key string) string {
 }
 
 func (a args) has(word string) bool {
-	for _, w := range a {
-		if w == word {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(a, word)
 }
 
 func (a args) duration(key string) (time.Duration, error) {
@@ -209,7 +205,7 @@ func deletePod(p *player, a args) error {
 func behave(p *player, a args) error {
 	uid, container := a.target()
 	var steps []fakecri.Behaviour
-	for _, one := range strings.Split(strings.Join(a[1:], " "), "then") {
+	for one := range strings.SplitSeq(strings.Join(a[1:], " "), "then") {
 		b, err := behaviourOf(strings.Fields(one))
 		if err != nil {
 			return err
