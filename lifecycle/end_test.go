@@ -4,6 +4,7 @@
 package lifecycle
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 // An object with finalizers outlives its deletion, and what it tells then is final.
 func TestEndOfAContainerIsInTheAPIBeforeItsObjectIsDeleted(t *testing.T) {
 	inWorld(t, func(w *world) {
-		deleted := false
+		var deleted atomic.Bool
 		w.api.onDelete = func(uid types.UID) {
-			deleted = true
+			deleted.Store(true)
 			c, _ := w.cri.Newest("a", "main")
 			st := w.api.pods[uid].Status.ContainerStatuses[0]
 			if end := st.State.Terminated; end == nil || end.ExitCode != 7 || end.FinishedAt.Unix() != c.FinishedAt.Unix() {
@@ -28,6 +29,6 @@ func TestEndOfAContainerIsInTheAPIBeforeItsObjectIsDeleted(t *testing.T) {
 		w.api.create(testPod("a", withPreStop))
 		w.eventually("running", 10*time.Second, w.running("a"))
 		w.api.delete("a", 30)
-		w.eventually("deleted", 20*time.Second, func() bool { return deleted })
+		w.eventually("deleted", 20*time.Second, deleted.Load)
 	})
 }
