@@ -104,7 +104,7 @@ func (j *job) ordinaryHookBegun(ctx context.Context) (bool, error) {
 
 // runOnHost lets the host make a request or a pause.
 func (j *job) runOnHost(ctx context.Context) (result, error) {
-	req, err := j.hostRequest()
+	req, err := podrules.HookRequest(j.pod, j.Container, host.HookPreStopOnExit, j.Record.ID, firstIP(j.status))
 	if err != nil {
 		return result{notBegun, err}, nil
 	}
@@ -121,24 +121,6 @@ func (j *job) runOnHost(ctx context.Context) (result, error) {
 	default:
 		return j.retry(ctx, err)
 	}
-}
-
-func (j *job) hostRequest() (host.HookRequest, error) {
-	req := host.HookRequest{PodUID: j.pod.UID, ContainerID: j.Record.ID, Kind: host.HookPreStopOnExit}
-	handler := j.Container.Lifecycle.PreStop
-	switch {
-	case handler.HTTPGet != nil:
-		request, err := podrules.HookHTTPRequest(j.pod, j.Container, handler.HTTPGet, firstIP(j.status))
-		if err != nil {
-			return req, err
-		}
-		req.HTTPGet = request
-	case handler.Sleep != nil:
-		req.Sleep = new(time.Duration(handler.Sleep.Seconds) * time.Second)
-	default:
-		return req, errors.New("lifecycle.preStop names no handler that can be run: use exec, httpGet or sleep")
-	}
-	return req, nil
 }
 
 func classify(req host.HookRequest, r *host.HookResult) result {

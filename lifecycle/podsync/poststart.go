@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
@@ -129,12 +128,11 @@ func (p *pass) awaitHooks(ctx context.Context) error {
 // postStart runs the container's postStart hook, if it has one, and returns when that ended. A container whose hook failed
 // is killed. A cancelled ctx ends the wait, not the hook.
 func (p *pass) postStart(ctx context.Context, c *v1.Container, record *cri.ContainerStatus, containerType string) error {
-	handler := postStartOf(c)
-	if handler == nil {
+	if postStartOf(c) == nil {
 		return nil
 	}
 	p.result.Acted = true // as long as it took, much may have changed
-	req, err := p.hookRequest(c, handler, record.ID)
+	req, err := podrules.HookRequest(p.pod, c, host.HookPostStart, record.ID, p.podIP())
 	if err != nil {
 		return p.postStartFailed(ctx, c, record, containerType, err)
 	}
@@ -149,30 +147,11 @@ func (p *pass) postStart(ctx context.Context, c *v1.Container, record *cri.Conta
 		return p.postStartFailed(ctx, c, record, containerType, err)
 	}
 	if p.hooks.end(p.pod.UID, record.ID, true) && result.HTTPFallback {
-		p.containerEvent(c, v1.EventTypeWarning, "LifecycleHTTPFallback", fmt.Sprintf(
-			"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.HTTPGet.Host))
+		reason, message := podrules.HTTPFallback(req.HTTPGet)
+		p.containerEvent(c, v1.EventTypeWarning, reason, message)
 	}
 	p.reasons.clear(p.pod.UID, c.Name)
 	return nil
-}
-
-func (p *pass) hookRequest(c *v1.Container, handler *v1.LifecycleHandler, id string) (host.HookRequest, error) {
-	req := host.HookRequest{PodUID: p.pod.UID, ContainerID: id, Kind: host.HookPostStart}
-	switch {
-	case handler.Exec != nil:
-		req.Command = handler.Exec.Command
-	case handler.HTTPGet != nil:
-		request, err := podrules.HookHTTPRequest(p.pod, c, handler.HTTPGet, p.podIP())
-		if err != nil {
-			return host.HookRequest{}, err
-		}
-		req.HTTPGet = request
-	case handler.Sleep != nil:
-		req.Sleep = new(time.Duration(handler.Sleep.Seconds) * time.Second)
-	default:
-		return host.HookRequest{}, errors.New("lifecycle.postStart names no handler that can be run: use exec, httpGet or sleep")
-	}
-	return req, nil
 }
 
 // podIP is the pod's first address in the sandbox that containers are started in.

@@ -6,24 +6,25 @@ package resize
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // allocation is what the node agreed to give each container of a pod, by name.
 type allocation map[string]v1.ResourceRequirements
 
 // containers calls visit for every container that can be resized: all but the ephemeral ones.
-func containers(spec *v1.PodSpec, visit func(*v1.Container)) {
-	for i := range spec.InitContainers {
-		visit(&spec.InitContainers[i])
-	}
-	for i := range spec.Containers {
-		visit(&spec.Containers[i])
+func containers(pod *v1.Pod, visit func(*v1.Container)) {
+	for kind, c := range podrules.Containers(pod) {
+		if kind != podrules.EphemeralContainer {
+			visit(c)
+		}
 	}
 }
 
 func allocationOf(pod *v1.Pod) allocation {
 	out := allocation{}
-	containers(&pod.Spec, func(c *v1.Container) { out[c.Name] = c.Resources })
+	containers(pod, func(c *v1.Container) { out[c.Name] = c.Resources })
 	return out
 }
 
@@ -72,7 +73,7 @@ func (a allocation) apply(pod *v1.Pod) *v1.Pod {
 		return pod
 	}
 	out := pod.DeepCopy()
-	containers(&out.Spec, func(c *v1.Container) {
+	containers(out, func(c *v1.Container) {
 		if r, ok := a[c.Name]; ok && amountsOf(r) != amountsOf(c.Resources) {
 			c.Resources.Requests = replaced(c.Resources.Requests, r.Requests)
 			c.Resources.Limits = replaced(c.Resources.Limits, r.Limits)
@@ -84,7 +85,7 @@ func (a allocation) apply(pod *v1.Pod) *v1.Pod {
 // differs says whether the pod asks for other amounts.
 func (a allocation) differs(pod *v1.Pod) bool {
 	found := false
-	containers(&pod.Spec, func(c *v1.Container) {
+	containers(pod, func(c *v1.Container) {
 		if r, ok := a[c.Name]; ok && amountsOf(r) != amountsOf(c.Resources) {
 			found = true
 		}

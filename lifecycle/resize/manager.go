@@ -326,7 +326,7 @@ func (s *state) retain(status *cri.PodStatus) {
 
 // running visits the containers that can be resized and run, with their newest record.
 func running(pod *v1.Pod, status *cri.PodStatus, visit func(*v1.Container, *cri.ContainerStatus)) {
-	containers(&pod.Spec, func(c *v1.Container) {
+	containers(pod, func(c *v1.Container) {
 		if record := status.Newest(c.Name); record != nil && record.State == cri.ContainerRunning {
 			visit(c, record)
 		}

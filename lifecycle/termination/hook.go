@@ -41,27 +41,6 @@ func preStopOf(pod *v1.Pod, container string) *v1.LifecycleHandler {
 	return nil
 }
 
-// hookRequest returns what the host shall do, without a timeout. An error says why the hook cannot be run at all.
-func (v victim) hookRequest() (host.HookRequest, error) {
-	req := host.HookRequest{PodUID: v.uid, ContainerID: v.container.ID, Kind: host.HookPreStop}
-	switch {
-	case v.preStop.Exec != nil:
-		req.Command = v.preStop.Exec.Command
-	case v.preStop.HTTPGet != nil:
-		c, _ := podrules.Find(v.pod, v.container.Name)
-		request, err := podrules.HookHTTPRequest(v.pod, c, v.preStop.HTTPGet, v.podIP)
-		if err != nil {
-			return req, err
-		}
-		req.HTTPGet = request
-	case v.preStop.Sleep != nil:
-		req.Sleep = new(time.Duration(v.preStop.Sleep.Seconds) * time.Second)
-	default:
-		return req, errors.New("lifecycle.preStop names no handler that can be run: use exec, httpGet or sleep")
-	}
-	return req, nil
-}
-
 // runPreStop runs the container's preStop hook, or joins it if it runs, and returns nil when the container may be
 // stopped: the hook's own failure does not stand in the way. An error means that the hook's end is not known because
 // ctx was cancelled or the link was lost.
@@ -112,7 +91,8 @@ type hookResult struct {
 var errNoAnswer = errors.New("the host did not say in time how the hook ended")
 
 func (t *Terminator) runHook(ctx context.Context, v victim, deadline time.Time) (hookResult, error) {
-	req, err := v.hookRequest()
+	c, _ := podrules.Find(v.pod, v.container.Name)
+	req, err := podrules.HookRequest(v.pod, c, host.HookPreStop, v.container.ID, v.podIP)
 	if err != nil {
 		return hookResult{hookUnsupported, err}, nil
 	}
@@ -123,8 +103,8 @@ func (t *Terminator) runHook(ctx context.Context, v victim, deadline time.Time) 
 	switch {
 	case err == nil:
 		if got.HTTPFallback {
-			t.recorder.Event(v.object, v1.EventTypeWarning, "LifecycleHTTPFallback", fmt.Sprintf(
-				"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.HTTPGet.Host))
+			reason, message := podrules.HTTPFallback(req.HTTPGet)
+			t.recorder.Event(v.object, v1.EventTypeWarning, reason, message)
 		}
 		return classify(req, got), nil
 	case ctx.Err() != nil:
