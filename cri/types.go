@@ -167,3 +167,6 @@ func (p *PodStatus) ReadySandbox() *SandboxStatus {
 
 // RuntimeName is the scheme of container ids in the API and of the node's runtime version.
 const RuntimeName = "containerd"
+
+// APIContainerID returns a container's id as it stands in the status of its pod.
+func APIContainerID(id string) string { return RuntimeName + "://" + id }

@@ -106,7 +106,7 @@ func (m *messages) read(ctx context.Context, pod *v1.Pod, cs *cri.ContainerStatu
 
 // published finds the message in the API's copy of the status: the file goes when the pod ends, the message stays.
 func published(pod *v1.Pod, id string) (string, bool) {
-	want := cri.RuntimeName + "://" + id
+	want := cri.APIContainerID(id)
 	all := slices.Concat(
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses)
 	for i := range all {

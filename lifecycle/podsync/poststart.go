@@ -101,7 +101,7 @@ func publishedAsRunning(pod *v1.Pod, cs *cri.ContainerStatus) bool {
 		for i := range statuses {
 			status := &statuses[i]
 			if status.Name == cs.Name && status.State.Running != nil {
-				return status.ContainerID == cri.RuntimeName+"://"+cs.ID
+				return status.ContainerID == cri.APIContainerID(cs.ID)
 			}
 		}
 	}

@@ -172,7 +172,7 @@ func shownStarted(pod *v1.Pod, cs *cri.ContainerStatus) bool {
 	for _, statuses := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			st := &statuses[i]
-			if st.Name == cs.Name && st.ContainerID == cri.RuntimeName+"://"+cs.ID {
+			if st.Name == cs.Name && st.ContainerID == cri.APIContainerID(cs.ID) {
 				return st.State.Running != nil && st.Started != nil && *st.Started
 			}
 		}

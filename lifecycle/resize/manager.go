@@ -306,7 +306,7 @@ func (s *state) actual(pod *v1.Pod, c *v1.Container, record *cri.ContainerStatus
 	a := amountsOf(record.Resources.In(c.Resources))
 	for _, statuses := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
-			if st := &statuses[i]; st.Name == c.Name && st.ContainerID == cri.RuntimeName+"://"+id && st.Resources != nil {
+			if st := &statuses[i]; st.Name == c.Name && st.ContainerID == cri.APIContainerID(id) && st.Resources != nil {
 				a = amountsOf(*st.Resources)
 			}
 		}

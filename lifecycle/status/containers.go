@@ -295,5 +295,5 @@ func user(u *cri.LinuxUser) *v1.ContainerUser {
 }
 
 func containerID(r *cri.ContainerStatus) string {
-	return cri.RuntimeName + "://" + r.ID
+	return cri.APIContainerID(r.ID)
 }
