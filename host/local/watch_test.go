@@ -246,6 +246,7 @@ func TestSlowReceiverGetsWhatChangedMeanwhileInOneMessage(t *testing.T) {
 		w.mu.Unlock()
 		rt.run("a", runtimeapi.ContainerState_CONTAINER_RUNNING)
 		time.Sleep(relistPeriod)
+		synctest.Wait() // the relist of this very instant sees a alone
 		for _, uid := range []string{"b", "c"} {
 			rt.run(uid, runtimeapi.ContainerState_CONTAINER_RUNNING)
 			time.Sleep(time.Minute)
