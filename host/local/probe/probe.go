@@ -26,13 +26,15 @@ func Try(ctx context.Context, req host.ProbeRequest) (*host.ProbeResult, error) 
 	}
 	var result *host.ProbeResult
 	var err error
+	effort, end := withoutDeadline(ctx)
+	defer end()
 	switch {
 	case req.HTTPGet != nil:
-		result, err = tryHTTP(ctx, req.HTTPGet, req.Timeout)
+		result, err = tryHTTP(effort, req.HTTPGet, req.Timeout)
 	case req.TCP != nil:
-		result = tryTCP(ctx, req.TCP, req.Timeout)
+		result = tryTCP(effort, req.TCP, req.Timeout)
 	default:
-		result = tryGRPC(ctx, req.GRPC, req.Timeout)
+		result = tryGRPC(effort, req.GRPC, req.Timeout)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -42,6 +44,17 @@ func Try(ctx context.Context, req host.ProbeRequest) (*host.ProbeResult, error) 
 	}
 	result.Output = clean(result.Output)
 	return result, nil
+}
+
+// withoutDeadline returns a context that ends after ctx did, and has no deadline: a dialer takes one for that of the
+// connection, which ends first and then looks like a program that does not answer.
+func withoutDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	effort, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	return effort, func() {
+		stop()
+		cancel()
+	}
 }
 
 func check(req host.ProbeRequest) error {
