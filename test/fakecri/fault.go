@@ -28,7 +28,7 @@ type Fault struct {
 	Selector Selector
 	// Skip lets that many matching calls through first. Times ends the fault after that many hits; 0 is never.
 	Skip, Times int
-	// Delay is waited first.
+	// Delay is waited first, or until Remove.
 	Delay time.Duration
 	// Hang waits for the end of the call's context or for Remove.
 	Hang bool
@@ -175,7 +175,7 @@ func (r *Runtime) answer(ctx context.Context, call Call, effect func() (any, err
 		return effect()
 	}
 	if i.fault.Delay > 0 {
-		if err := r.pause(ctx, r.clock.Now().Add(i.fault.Delay), nil); err != nil {
+		if err := r.pause(ctx, r.clock.Now().Add(i.fault.Delay), i.removed); err != nil {
 			return nil, err
 		}
 	}

@@ -33,7 +33,7 @@ func (g *Guard) stop(e Event) {
 	if most := g.mostGrace(p, e.At); e.Grace > most+rounding {
 		g.broken(e.At, "I4", "%s/%s gets %s to stop, asked for was %s", e.UID, e.Container, e.Grace, most)
 	}
-	late := g.late(p, e)
+	late := g.late(p, e) || before > 0 && g.lateUnknown(p, e, before)
 	late = late || c.killBy <= p.lateBy+rounding || p.spec.Spec.ActiveDeadlineSeconds != nil && g.blind[blindHost].lost(last, e.At)
 	if before > 0 && c.killBy > before+rounding && !late && !g.blind[blindNode].lost(last, e.At) {
 		g.broken(e.At, "I4", "the kill of %s/%s moves from %s to %s", e.UID, e.Container, before, c.killBy)
@@ -105,6 +105,23 @@ func (g *Guard) late(p *podFacts, e Event) bool {
 	}
 	g.broken(e.At, "I4", "%s/%s gets until %s to stop, the deadline of its pod is %s", e.UID, e.Container, by, deadline)
 	return false
+}
+
+// lateUnknown says whether the kill uses what a node that was late has, where the node knew of the deletion earlier than it
+// had to: the deadline it gave, and not the one it had to give, passed while it could not see the host.
+func (g *Guard) lateUnknown(p *podFacts, e Event, before time.Duration) bool {
+	if p.late || len(p.asked) == 0 || g.deadline(p, e.At) != never || before > e.At || !g.blind[blindHost].lost(before, before) {
+		return false
+	}
+	short := lateStop
+	for _, a := range p.asked {
+		short = min(short, a.grace)
+	}
+	if e.Grace > short+rounding {
+		return false
+	}
+	p.late, p.lateBy = true, e.At+e.Grace
+	return true
 }
 
 // shortest is the shortest grace period that a node must know of, never if there is none.

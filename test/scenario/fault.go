@@ -22,7 +22,7 @@ type Fault struct {
 	UID types.UID
 	// Times ends the fault after that many hits; 0 is never.
 	Times int
-	// Delay is waited first.
+	// Delay is waited first, or until the fault ends.
 	Delay time.Duration
 	// Hang waits for the end of the call's context or of the fault.
 	Hang bool
@@ -115,6 +115,7 @@ func (i *injection) hold(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:
+		case <-i.removed:
 		}
 	}
 	if i.Hang {
