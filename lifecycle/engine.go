@@ -49,6 +49,7 @@ type Options struct {
 	Runtime  Runtime
 	Host     host.Host
 	Machine  Machine
+	Objects  Objects
 	Sink     status.Sink
 	Recorder record.EventRecorder
 	Identity cri.Identity
@@ -70,7 +71,8 @@ func (o *Options) validate() error {
 	var errs []error
 	for name, missing := range map[string]bool{
 		"Source": o.Source == nil, "Runtime": o.Runtime == nil, "Host": o.Host == nil, "Machine": o.Machine == nil,
-		"Sink": o.Sink == nil, "Recorder": o.Recorder == nil, "Clock": o.Clock == nil,
+		"Objects": o.Objects == nil,
+		"Sink":    o.Sink == nil, "Recorder": o.Recorder == nil, "Clock": o.Clock == nil,
 		"Identity": o.Identity.Cluster == "" || o.Identity.Node == "",
 	} {
 		if missing {
@@ -97,6 +99,7 @@ type Engine struct {
 	gc       *gc.Collector
 	messages *messages
 	shown    shown
+	refresh  *refreshes
 	metrics  *metrics
 
 	// workers is made by Run, because workers live as long as Run's context.
@@ -128,7 +131,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: o, log: o.Logger, clock: o.Clock,
-		messages: newMessages(o.Host), shown: shown{last: map[types.UID]*cri.PodStatus{}}, metrics: newMetrics(o.Registerer),
+		messages: newMessages(o.Host), shown: shown{last: map[types.UID]*cri.PodStatus{}}, refresh: newRefreshes(), metrics: newMetrics(o.Registerer),
 		desired: map[types.UID]*v1.Pod{}, rejected: map[types.UID]struct{}{}, seen: map[types.UID]struct{}{},
 		confirming: map[types.UID]struct{}{}, collecting: make(chan struct{}, collectParallel),
 	}

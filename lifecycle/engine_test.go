@@ -29,7 +29,9 @@ type world struct {
 	api  *fakeAPI
 	cri  *fakecri.Runtime
 	host *fakeHost
-	stop func()
+	// objects are what pods refer to.
+	objects *fakeObjects
+	stop    func()
 	// maxPods is for engines started from now on.
 	maxPods int
 	// node is what engines started from now on know of the node; nil is nothing.
@@ -44,7 +46,7 @@ type world struct {
 func inWorld(t *testing.T, body func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, api: newFakeAPI(), host: newFakeHost(), maxPods: 110, recorder: record.NewFakeRecorder(10000)}
+		w := &world{t: t, api: newFakeAPI(), host: newFakeHost(), objects: newFakeObjects(), maxPods: 110, recorder: record.NewFakeRecorder(10000)}
 		w.cri = fakecri.Start(t, fakecri.Options{Identity: testIdentity})
 		w.api.onDelete = func(types.UID) {}
 		w.start()
@@ -58,7 +60,7 @@ func (w *world) start() {
 	w.metrics = prometheus.NewRegistry()
 	e, err := New(Options{
 		Registerer: w.metrics,
-		Source:     w.api.source(), Runtime: w.cri.Client(), Host: w.host, Machine: fakeMachine{}, Sink: w.api,
+		Source:     w.api.source(), Runtime: w.cri.Client(), Host: w.host, Machine: fakeMachine{}, Objects: w.objects, Sink: w.api,
 		Recorder: w.recorder, Identity: testIdentity, ClusterDomain: "cluster.local", MaxPods: w.maxPods,
 		Node: w.node, Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})

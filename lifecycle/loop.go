@@ -43,6 +43,8 @@ func (e *Engine) loop(ctx context.Context, wg *sync.WaitGroup) {
 			e.handleRuntime(ev)
 		case u := <-e.probes.Updates():
 			e.handleProbe(u)
+		case <-e.refresh.wanted:
+			e.handleRefreshes()
 		case <-retry.C():
 			e.retryResizes()
 			retry.Reset(resizeRetry)

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podenv"
 )
 
 // PodEventType says how the desired state of one pod changed.
@@ -46,6 +48,17 @@ type PodSource interface {
 	Events() <-chan PodEvent
 	// Live reads the pod from the API itself, past every cache. The error is NotFound when it does not exist.
 	Live(ctx context.Context, namespace, name string) (*v1.Pod, error)
+}
+
+// Objects reads what pods refer to in the API. Each part of the engine declares its own share. Who provides them calls
+// Engine.Refresh when something that was read for a pod changed.
+type Objects interface {
+	podenv.Objects
+	// Token returns a token of the pod's service account, bound to the pod. It is good for the audience, the API server's own
+	// if that is empty, and for the given time, an hour if that is zero.
+	Token(ctx context.Context, pod *v1.Pod, audience string, expirationSeconds int64) (string, error)
+	// Forget drops what is kept for a pod that has ended.
+	Forget(uid types.UID)
 }
 
 // Machine is what the engine needs to know of the remote machine from moment to moment. The answers are those of the

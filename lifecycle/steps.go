@@ -230,6 +230,7 @@ func (e *Engine) SyncTerminatedPod(ctx context.Context, pod *v1.Pod, rs *cri.Pod
 	if err := e.volumes.Cleanup(ctx, pod.UID); err != nil {
 		return err
 	}
+	e.opts.Objects.Forget(pod.UID)
 	e.status.Finish(pod)
 	return nil
 }

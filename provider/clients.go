@@ -25,6 +25,8 @@ const heartbeatTimeout = 10 * time.Second
 
 // clients reach the API as the node. They are apart so that a flood of one kind of request does not delay another.
 type clients struct {
+	// objects is for what pods refer to, which may be many watches that begin at once.
+	objects kubernetes.Interface
 	// general is for pods, their statuses, reviews of callers, and watches.
 	general kubernetes.Interface
 	// heartbeat is for the Node object and its lease. It is not throttled and its requests have a deadline.
@@ -41,6 +43,7 @@ func newClients(base *rest.Config, version string) (*clients, error) {
 		set    func(*rest.Config)
 	}{
 		{"pods", &c.general, func(config *rest.Config) { config.QPS, config.Burst = apiQPS, apiBurst }},
+		{"objects", &c.objects, func(config *rest.Config) { config.QPS, config.Burst = apiQPS, apiBurst }},
 		{"heartbeat", &c.heartbeat, func(config *rest.Config) { config.QPS, config.Timeout = -1, heartbeatTimeout }},
 		{"events", &c.events, func(config *rest.Config) { config.QPS, config.Burst = eventQPS, eventBurst }},
 	} {

@@ -3,8 +3,8 @@
 
 // Package provider is the virtual-kubelet plugin: it joins the Kubernetes API on one side and the lifecycle engine on
 // the other into one node. Its sub-packages are the parts: podsource (what should run), statussink (how pods are
-// reported), nodestatus (the Node object), machine (what is known of the host), events, kubeletapi (the kubelet's HTTP
-// API) and hostconn (the way to the host).
+// reported), objects (what pods refer to), nodestatus (the Node object), machine (what is known of the host), events,
+// kubeletapi (the kubelet's HTTP API) and hostconn (the way to the host).
 //
 // Provider implements virtual-kubelet's node.PodLifecycleHandler, but it is our own pod source that drives it, not
 // virtual-kubelet's PodController: that one tells pods apart by name and deletes their objects by a timer. Run

@@ -21,6 +21,7 @@ import (
 	"github.com/tombolo-dev/tombolo/provider/kubeletapi"
 	"github.com/tombolo-dev/tombolo/provider/machine"
 	"github.com/tombolo-dev/tombolo/provider/nodestatus"
+	"github.com/tombolo-dev/tombolo/provider/objects"
 	"github.com/tombolo-dev/tombolo/provider/podsource"
 	"github.com/tombolo-dev/tombolo/provider/staticpods"
 	"github.com/tombolo-dev/tombolo/provider/statussink"
@@ -99,6 +100,7 @@ func (o *Options) discover(ctx context.Context, clients *clients) error {
 // assembly is the parts of one node, introduced to each other.
 type assembly struct {
 	monitor  *machine.Monitor
+	objects  *objects.Objects
 	engine   *lifecycle.Engine
 	status   *nodestatus.Controller
 	api      *kubeletapi.Server
@@ -123,11 +125,15 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 		Machine: n.monitor, Engine: func() error { return n.engine.Healthy() },
 		Client: clients.heartbeat, Watches: clients.general, Recorder: n.recorder, Clock: o.Clock, Logger: o.Logger.With("part", "node"),
 	})
+	n.objects = objects.New(objects.Options{
+		Client: clients.objects, Changed: func(pods []types.UID) { n.engine.Refresh(pods) },
+		Clock: o.Clock, Logger: o.Logger.With("part", "objects"), Registerer: o.Registry,
+	})
 	sources := o.podSources(n, clients)
 	provider := New(sources)
 	var err error
 	n.engine, err = lifecycle.New(lifecycle.Options{
-		Source: provider, Runtime: runtime, Host: conn.Host, Machine: n.monitor,
+		Source: provider, Runtime: runtime, Host: conn.Host, Machine: n.monitor, Objects: n.objects,
 		Sink:     &staticpods.Sink{Base: statussink.New(clients.general, o.Name), Mux: sources},
 		Recorder: n.recorder, Identity: identity, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, MaxPods: o.MaxPods,
 		MaxParallelStarts: o.MaxParallelStarts, Node: n.status.Node, Clock: o.Clock, Logger: o.Logger, Registerer: o.Registry,
@@ -181,6 +187,7 @@ func (n *assembly) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { n.monitor.Run(ctx); return nil })
 	group.Go(func() error { n.status.Run(ctx); return nil })
+	group.Go(func() error { n.objects.Run(ctx); return nil })
 	group.Go(func() error { return n.engine.Run(ctx) })
 	group.Go(func() error { return n.api.Run(ctx) })
 	return group.Wait()

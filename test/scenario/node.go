@@ -202,7 +202,7 @@ func (w *World) StartNode() {
 	n := &node{done: make(chan struct{})}
 	client := cri.NewClient(nodeConn{w.Runtime.Conn(), w, n}, cri.ClientOptions{Identity: identity})
 	o := lifecycle.Options{
-		Source: w.API.source(), Runtime: client, Host: nodeHost{w.Host, w, n}, Machine: Machine{},
+		Source: w.API.source(), Runtime: client, Host: nodeHost{w.Host, w, n}, Machine: Machine{}, Objects: Objects{},
 		Sink: nodeSink{w.API, w, n}, Recorder: recorder{w, n}, Identity: identity, ClusterDomain: "cluster.local",
 		MaxPods: 110, Clock: clock.RealClock{}, Logger: w.logger,
 	}

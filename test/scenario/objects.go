@@ -1,0 +1,41 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/lifecycle"
+)
+
+// Objects are those of an API that has no ConfigMaps, Secrets and Services, and gives no tokens.
+type Objects struct{}
+
+var _ lifecycle.Objects = Objects{}
+
+// ConfigMap finds none.
+func (Objects) ConfigMap(_ context.Context, _ *v1.Pod, name string) (*v1.ConfigMap, error) {
+	return nil, fmt.Errorf("configmap %q %w", name, errdefs.ErrNotFound)
+}
+
+// Secret finds none.
+func (Objects) Secret(_ context.Context, _ *v1.Pod, name string) (*v1.Secret, error) {
+	return nil, fmt.Errorf("secret %q %w", name, errdefs.ErrNotFound)
+}
+
+// Services finds none.
+func (Objects) Services(context.Context, string) ([]*v1.Service, error) { return nil, nil }
+
+// Token gives none.
+func (Objects) Token(_ context.Context, pod *v1.Pod, _ string, _ int64) (string, error) {
+	return "", fmt.Errorf("serviceaccounts %q %w", pod.Spec.ServiceAccountName, errdefs.ErrNotFound)
+}
+
+// Forget has nothing to forget.
+func (Objects) Forget(types.UID) {}
