@@ -79,19 +79,20 @@ func overheadResources(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
 
 func linuxResources(cpuRequest, cpuLimit, memoryLimit *resource.Quantity) *runtimeapi.LinuxContainerResources {
 	return &runtimeapi.LinuxContainerResources{
-		CpuShares:          cpuShares(cpuRequest.MilliValue()),
+		CpuShares:          CPUShares(cpuRequest.MilliValue()),
 		CpuPeriod:          cfsPeriodMicros,
-		CpuQuota:           cpuQuota(cpuLimit.MilliValue()),
+		CpuQuota:           CPUQuota(cpuLimit.MilliValue()),
 		MemoryLimitInBytes: memoryLimit.Value(),
 	}
 }
 
-func cpuShares(milli int64) int64 {
+// CPUShares returns the weight of an amount of CPU in thousandths of a CPU.
+func CPUShares(milli int64) int64 {
 	return min(max(milli*sharesPerCPU/milliCPUsPerCPU, minShares), maxShares)
 }
 
-// cpuQuota returns the microseconds of each period; 0 is unlimited.
-func cpuQuota(milli int64) int64 {
+// CPUQuota returns how many microseconds of each period an amount of CPU is, given in thousandths of a CPU; 0 is unlimited.
+func CPUQuota(milli int64) int64 {
 	if milli == 0 {
 		return 0
 	}

@@ -34,6 +34,8 @@ type SandboxInput struct {
 	// DNS is the result of DNSConfig, Hostname that of SandboxHostname.
 	DNS      *runtimeapi.DNSConfig
 	Hostname string
+	// CgroupParent is the control group of the pod, "" for the runtime's own choice.
+	CgroupParent string
 }
 
 // SandboxConfig returns the configuration of a pod's sandbox. An error means that the pod asks for what cannot be done.
@@ -57,6 +59,7 @@ func SandboxConfig(in SandboxInput) (*runtimeapi.PodSandboxConfig, error) {
 		Labels:       podLabels(pod, in.Identity, pod.Labels),
 		Annotations:  podAnnotations(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent:    in.CgroupParent,
 			SecurityContext: security,
 			Sysctls:         sysctls(pod),
 			Overhead:        overheadResources(pod),

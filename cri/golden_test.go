@@ -32,6 +32,7 @@ type goldenCase struct {
 	NodeMemory    uint64                     `json:"nodeMemoryBytes"`
 	CgroupVersion int                        `json:"cgroupVersion"`
 	SeccompDir    string                     `json:"seccompDir"`
+	CgroupParent  string                     `json:"cgroupParent"`
 	Containers    map[string]goldenContainer `json:"containers"`
 }
 
@@ -100,7 +101,7 @@ func resultOf(t *testing.T, file string) []byte {
 		t.Fatal(err)
 	}
 	sandbox, err := SandboxConfig(SandboxInput{
-		Pod: in.Pod, Attempt: in.Attempt, Identity: goldenIdentity, PodLogsDir: "/var/log/pods", DNS: dns, Hostname: hostname,
+		Pod: in.Pod, Attempt: in.Attempt, Identity: goldenIdentity, PodLogsDir: "/var/log/pods", DNS: dns, Hostname: hostname, CgroupParent: in.CgroupParent,
 	})
 	if err != nil {
 		t.Fatal(err)

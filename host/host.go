@@ -84,7 +84,7 @@ type PodDirs interface {
 	// EnsureTerminationLog makes an empty file (0666) for the container's termination message and returns its path.
 	// restartCount tells the files of successive containers apart.
 	EnsureTerminationLog(ctx context.Context, uid types.UID, container string, restartCount int32) (path string, err error)
-	// RemovePod removes the pod's directory. Missing is success. It refuses (FailedPrecondition) while something is
+	// RemovePod removes the pod's control group, with what is left in it, and its directory. Missing is success. It refuses (FailedPrecondition) while something is
 	// mounted below it. removeLogs says whether the pod's log directories go too; what is empty of them always does.
 	RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error
 	// ListPods returns the UIDs that have a directory.
@@ -200,6 +200,7 @@ type Dialer interface {
 type Host interface {
 	FactsReader
 	PodDirs
+	PodCgroups
 	LogReader
 	HookRunner
 	Prober

@@ -43,7 +43,7 @@ type Runtime interface {
 	exithook.Runtime
 }
 
-// Options configure New. All fields but MaxParallelStarts, Node, Logger and Registerer are required.
+// Options configure New. All fields but MaxParallelStarts, NoPodCgroups, Node, Logger and Registerer are required.
 type Options struct {
 	Source   PodSource
 	Runtime  Runtime
@@ -60,6 +60,8 @@ type Options struct {
 	MaxPods int
 	// MaxParallelStarts is how many new pods may be started at once; zero is podsync.DefaultParallelStarts.
 	MaxParallelStarts int
+	// NoPodCgroups leaves the control groups of pods to the runtime.
+	NoPodCgroups bool
 	// Node returns the node object as last known, nil before. Admission compares pods with it. It may be nil itself.
 	Node       func() *v1.Node
 	Clock      clock.WithTicker
@@ -100,6 +102,7 @@ type Engine struct {
 	messages *messages
 	shown    shown
 	refresh  *refreshes
+	tiers    tiers
 	metrics  *metrics
 
 	// workers is made by Run, because workers live as long as Run's context.
@@ -164,9 +167,13 @@ func (e *Engine) assemble() {
 		Logger:   part(o.Logger, "probe"), Registerer: o.Registerer,
 	})
 	e.resizes = resize.New(resize.Options{Clock: o.Clock, Recorder: o.Recorder, Runtime: o.Runtime})
+	var cgroups podsync.Cgroups
+	if !o.NoPodCgroups {
+		cgroups = o.Host
+	}
 	e.sync = podsync.New(podsync.Options{
 		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host,
-		Probes: e.probes, Resizer: e.resizes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
+		Probes: e.probes, Cgroups: cgroups, Resizer: e.resizes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
 		ClockOffset: o.Machine.ClockOffset, MaxParallelStarts: o.MaxParallelStarts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,

@@ -182,6 +182,7 @@ type fakeHost struct {
 	mu    sync.Mutex
 	dirs  map[types.UID]bool
 	hooks []string
+	tiers []int64 // CPU shares of the burstable pods, as they were told
 	run   func(ctx context.Context, req host.HookRequest) (*host.HookResult, error)
 	// tailErr is what reading a termination message ends with.
 	tailErr error
@@ -208,6 +209,17 @@ func (h *fakeHost) EnsureVolume(_ context.Context, uid types.UID, v host.Volume)
 
 func (h *fakeHost) EnsureTerminationLog(_ context.Context, uid types.UID, c string, n int32) (string, error) {
 	return fmt.Sprintf("/root-dir/pods/%s/containers/%s/%d", uid, c, n), nil
+}
+
+func (h *fakeHost) EnsurePodCgroup(_ context.Context, pod host.PodCgroup) (string, error) {
+	return "/kubepods/pod" + string(pod.UID), nil
+}
+
+func (h *fakeHost) SetCgroupTiers(_ context.Context, burstableShares int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tiers = append(h.tiers, burstableShares)
+	return nil
 }
 
 func (h *fakeHost) RemovePod(_ context.Context, uid types.UID, _ bool) error {

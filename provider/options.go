@@ -39,6 +39,8 @@ type Options struct {
 	MaxPods int
 	// MaxParallelStarts is how many new pods may be started at once; zero is DefaultParallelStarts.
 	MaxParallelStarts int
+	// NoPodCgroups leaves the control groups of pods to the container runtime.
+	NoPodCgroups bool
 
 	// Kubernetes says how the API is reached. The identity should be system:node:<Name> in the group system:nodes.
 	Kubernetes *rest.Config

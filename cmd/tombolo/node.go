@@ -57,7 +57,7 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 	logger.Info("Starting node", "version", buildVersion(), "node", o.name, "host", s.target.String(), "api_server", config.Host)
 	err = boundedStop(ctx, logger, func() error {
 		return provider.Run(ctx, provider.Options{
-			Name: o.name, Labels: o.labels, Taints: s.taints, MaxPods: o.maxPods, MaxParallelStarts: o.maxParallelStarts,
+			Name: o.name, Labels: o.labels, Taints: s.taints, MaxPods: o.maxPods, MaxParallelStarts: o.maxParallelStarts, NoPodCgroups: !o.cgroupsPerQOS,
 			Kubernetes: config, ClusterID: o.clusterID, ClusterDNS: o.clusterDNS, ClusterDomain: o.clusterDomain,
 			Host: hostconn.Options{
 				Target: o.host, Files: o.hostFiles, ServerName: o.serverName, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,

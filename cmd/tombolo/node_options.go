@@ -56,6 +56,7 @@ type nodeOptions struct {
 	maxPods int
 	// maxParallelStarts is of new pods.
 	maxParallelStarts int
+	cgroupsPerQOS     bool
 
 	static staticOptions
 
@@ -90,6 +91,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.taints, "register-with-taints", defaultTaint, `taints the node is registered with, key=value:effect separated by commas; "" for none`)
 	fs.IntVar(&o.maxPods, "max-pods", defaultMaxPods, "number of pods the node takes")
 	fs.IntVar(&o.maxParallelStarts, "max-parallel-starts", provider.DefaultParallelStarts, "number of new pods that are started at the same time; more at once make most pods of a burst ready later")
+	fs.BoolVar(&o.cgroupsPerQOS, "cgroups-per-qos", true, "make a control group for each pod and class of pods on the host; without, the container runtime makes those of containers only, and nothing limits a pod as a whole")
 
 	o.static.addFlags(fs)
 	fs.StringSliceVar(&o.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS service, separated by commas")

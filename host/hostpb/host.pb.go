@@ -1128,6 +1128,217 @@ func (x *EnsureTerminationLogResponse) GetPath() string {
 	return ""
 }
 
+// EnsurePodCgroupRequest names a pod and what it gets. Zero limits are none.
+type EnsurePodCgroupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Quality of service class, the API's name of it.
+	QosClass string `protobuf:"bytes,2,opt,name=qos_class,json=qosClass,proto3" json:"qos_class,omitempty"`
+	// CPU shares, of which a CPU has 1024.
+	CpuShares int64 `protobuf:"varint,3,opt,name=cpu_shares,json=cpuShares,proto3" json:"cpu_shares,omitempty"`
+	// Microseconds of CPU in each 100 milliseconds.
+	CpuQuota int64 `protobuf:"varint,4,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
+	// Bytes of memory.
+	MemoryBytes   int64 `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnsurePodCgroupRequest) Reset() {
+	*x = EnsurePodCgroupRequest{}
+	mi := &file_host_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnsurePodCgroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnsurePodCgroupRequest) ProtoMessage() {}
+
+func (x *EnsurePodCgroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnsurePodCgroupRequest.ProtoReflect.Descriptor instead.
+func (*EnsurePodCgroupRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *EnsurePodCgroupRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *EnsurePodCgroupRequest) GetQosClass() string {
+	if x != nil {
+		return x.QosClass
+	}
+	return ""
+}
+
+func (x *EnsurePodCgroupRequest) GetCpuShares() int64 {
+	if x != nil {
+		return x.CpuShares
+	}
+	return 0
+}
+
+func (x *EnsurePodCgroupRequest) GetCpuQuota() int64 {
+	if x != nil {
+		return x.CpuQuota
+	}
+	return 0
+}
+
+func (x *EnsurePodCgroupRequest) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+// EnsurePodCgroupResponse tells where the pod's containers belong.
+type EnsurePodCgroupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Parent is the cgroup_parent of the pod's sandbox.
+	Parent        string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnsurePodCgroupResponse) Reset() {
+	*x = EnsurePodCgroupResponse{}
+	mi := &file_host_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnsurePodCgroupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnsurePodCgroupResponse) ProtoMessage() {}
+
+func (x *EnsurePodCgroupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnsurePodCgroupResponse.ProtoReflect.Descriptor instead.
+func (*EnsurePodCgroupResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *EnsurePodCgroupResponse) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+// SetCgroupTiersRequest says what classes weigh.
+type SetCgroupTiersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CPU shares of all burstable pods together.
+	BurstableCpuShares int64 `protobuf:"varint,1,opt,name=burstable_cpu_shares,json=burstableCpuShares,proto3" json:"burstable_cpu_shares,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *SetCgroupTiersRequest) Reset() {
+	*x = SetCgroupTiersRequest{}
+	mi := &file_host_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCgroupTiersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCgroupTiersRequest) ProtoMessage() {}
+
+func (x *SetCgroupTiersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCgroupTiersRequest.ProtoReflect.Descriptor instead.
+func (*SetCgroupTiersRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SetCgroupTiersRequest) GetBurstableCpuShares() int64 {
+	if x != nil {
+		return x.BurstableCpuShares
+	}
+	return 0
+}
+
+// SetCgroupTiersResponse says that they were set.
+type SetCgroupTiersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCgroupTiersResponse) Reset() {
+	*x = SetCgroupTiersResponse{}
+	mi := &file_host_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCgroupTiersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCgroupTiersResponse) ProtoMessage() {}
+
+func (x *SetCgroupTiersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCgroupTiersResponse.ProtoReflect.Descriptor instead.
+func (*SetCgroupTiersResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{17}
+}
+
 // RemovePodRequest asks that the directory of a pod be removed.
 type RemovePodRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1141,7 +1352,7 @@ type RemovePodRequest struct {
 
 func (x *RemovePodRequest) Reset() {
 	*x = RemovePodRequest{}
-	mi := &file_host_proto_msgTypes[14]
+	mi := &file_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1364,7 @@ func (x *RemovePodRequest) String() string {
 func (*RemovePodRequest) ProtoMessage() {}
 
 func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[14]
+	mi := &file_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1377,7 @@ func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodRequest.ProtoReflect.Descriptor instead.
 func (*RemovePodRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{14}
+	return file_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemovePodRequest) GetUid() string {
@@ -1192,7 +1403,7 @@ type RemovePodResponse struct {
 
 func (x *RemovePodResponse) Reset() {
 	*x = RemovePodResponse{}
-	mi := &file_host_proto_msgTypes[15]
+	mi := &file_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1415,7 @@ func (x *RemovePodResponse) String() string {
 func (*RemovePodResponse) ProtoMessage() {}
 
 func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[15]
+	mi := &file_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1428,7 @@ func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodResponse.ProtoReflect.Descriptor instead.
 func (*RemovePodResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{15}
+	return file_host_proto_rawDescGZIP(), []int{19}
 }
 
 // ListPodsRequest asks which pods have a directory.
@@ -1229,7 +1440,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_host_proto_msgTypes[16]
+	mi := &file_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1452,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[16]
+	mi := &file_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1465,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{16}
+	return file_host_proto_rawDescGZIP(), []int{20}
 }
 
 // ListPodsResponse names the pods that have a directory.
@@ -1268,7 +1479,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_host_proto_msgTypes[17]
+	mi := &file_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1491,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[17]
+	mi := &file_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1504,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{17}
+	return file_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListPodsResponse) GetUids() []string {
@@ -1330,7 +1541,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1553,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1566,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{18}
+	return file_host_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReadLogRequest) GetPath() string {
@@ -1434,7 +1645,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1657,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1670,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{19}
+	return file_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadLogResponse) GetStream() LogStream {
@@ -1489,7 +1700,7 @@ type ReadTailRequest struct {
 
 func (x *ReadTailRequest) Reset() {
 	*x = ReadTailRequest{}
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1712,7 @@ func (x *ReadTailRequest) String() string {
 func (*ReadTailRequest) ProtoMessage() {}
 
 func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1725,7 @@ func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailRequest.ProtoReflect.Descriptor instead.
 func (*ReadTailRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{20}
+	return file_host_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadTailRequest) GetPath() string {
@@ -1542,7 +1753,7 @@ type ReadTailResponse struct {
 
 func (x *ReadTailResponse) Reset() {
 	*x = ReadTailResponse{}
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1765,7 @@ func (x *ReadTailResponse) String() string {
 func (*ReadTailResponse) ProtoMessage() {}
 
 func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1778,7 @@ func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailResponse.ProtoReflect.Descriptor instead.
 func (*ReadTailResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{21}
+	return file_host_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadTailResponse) GetData() []byte {
@@ -1590,7 +1801,7 @@ type RestartCountRequest struct {
 
 func (x *RestartCountRequest) Reset() {
 	*x = RestartCountRequest{}
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1813,7 @@ func (x *RestartCountRequest) String() string {
 func (*RestartCountRequest) ProtoMessage() {}
 
 func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1826,7 @@ func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountRequest.ProtoReflect.Descriptor instead.
 func (*RestartCountRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{22}
+	return file_host_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RestartCountRequest) GetPod() *Pod {
@@ -1643,7 +1854,7 @@ type RestartCountResponse struct {
 
 func (x *RestartCountResponse) Reset() {
 	*x = RestartCountResponse{}
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1866,7 @@ func (x *RestartCountResponse) String() string {
 func (*RestartCountResponse) ProtoMessage() {}
 
 func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1879,7 @@ func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountResponse.ProtoReflect.Descriptor instead.
 func (*RestartCountResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{23}
+	return file_host_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RestartCountResponse) GetRestartCount() int32 {
@@ -1689,7 +1900,7 @@ type RemoveLogsRequest struct {
 
 func (x *RemoveLogsRequest) Reset() {
 	*x = RemoveLogsRequest{}
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1912,7 @@ func (x *RemoveLogsRequest) String() string {
 func (*RemoveLogsRequest) ProtoMessage() {}
 
 func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1925,7 @@ func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveLogsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{24}
+	return file_host_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RemoveLogsRequest) GetPath() string {
@@ -1733,7 +1944,7 @@ type RemoveLogsResponse struct {
 
 func (x *RemoveLogsResponse) Reset() {
 	*x = RemoveLogsResponse{}
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1956,7 @@ func (x *RemoveLogsResponse) String() string {
 func (*RemoveLogsResponse) ProtoMessage() {}
 
 func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1969,7 @@ func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveLogsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{25}
+	return file_host_proto_rawDescGZIP(), []int{29}
 }
 
 // RunHookRequest names one run of a hook: exactly one of command, http_get and sleep says what it does, none with join_only.
@@ -1787,7 +1998,7 @@ type RunHookRequest struct {
 
 func (x *RunHookRequest) Reset() {
 	*x = RunHookRequest{}
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +2010,7 @@ func (x *RunHookRequest) String() string {
 func (*RunHookRequest) ProtoMessage() {}
 
 func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +2023,7 @@ func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
 func (*RunHookRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{26}
+	return file_host_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunHookRequest) GetPodUid() string {
@@ -1890,7 +2101,7 @@ type HTTPRequest struct {
 
 func (x *HTTPRequest) Reset() {
 	*x = HTTPRequest{}
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2113,7 @@ func (x *HTTPRequest) String() string {
 func (*HTTPRequest) ProtoMessage() {}
 
 func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2126,7 @@ func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPRequest.ProtoReflect.Descriptor instead.
 func (*HTTPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{27}
+	return file_host_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HTTPRequest) GetScheme() string {
@@ -1966,7 +2177,7 @@ type HTTPHeader struct {
 
 func (x *HTTPHeader) Reset() {
 	*x = HTTPHeader{}
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2189,7 @@ func (x *HTTPHeader) String() string {
 func (*HTTPHeader) ProtoMessage() {}
 
 func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2202,7 @@ func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPHeader.ProtoReflect.Descriptor instead.
 func (*HTTPHeader) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{28}
+	return file_host_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HTTPHeader) GetName() string {
@@ -2029,7 +2240,7 @@ type RunHookResponse struct {
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2252,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2265,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{29}
+	return file_host_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunHookResponse) GetExitCode() int32 {
@@ -2118,7 +2329,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2341,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2354,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{30}
+	return file_host_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ProbeRequest) GetAction() isProbeRequest_Action {
@@ -2225,7 +2436,7 @@ type TCPRequest struct {
 
 func (x *TCPRequest) Reset() {
 	*x = TCPRequest{}
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2448,7 @@ func (x *TCPRequest) String() string {
 func (*TCPRequest) ProtoMessage() {}
 
 func (x *TCPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2461,7 @@ func (x *TCPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TCPRequest.ProtoReflect.Descriptor instead.
 func (*TCPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{31}
+	return file_host_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TCPRequest) GetHost() string {
@@ -2284,7 +2495,7 @@ type GRPCRequest struct {
 
 func (x *GRPCRequest) Reset() {
 	*x = GRPCRequest{}
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2507,7 @@ func (x *GRPCRequest) String() string {
 func (*GRPCRequest) ProtoMessage() {}
 
 func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2520,7 @@ func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GRPCRequest.ProtoReflect.Descriptor instead.
 func (*GRPCRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{32}
+	return file_host_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GRPCRequest) GetHost() string {
@@ -2353,7 +2564,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2576,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2589,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{33}
+	return file_host_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ProbeResponse) GetOutcome() ProbeOutcome {
@@ -2408,7 +2619,7 @@ type WatchPodsRequest struct {
 
 func (x *WatchPodsRequest) Reset() {
 	*x = WatchPodsRequest{}
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2631,7 @@ func (x *WatchPodsRequest) String() string {
 func (*WatchPodsRequest) ProtoMessage() {}
 
 func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2644,7 @@ func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsRequest.ProtoReflect.Descriptor instead.
 func (*WatchPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{34}
+	return file_host_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchPodsRequest) GetLabels() map[string]string {
@@ -2463,7 +2674,7 @@ type WatchPodsResponse struct {
 
 func (x *WatchPodsResponse) Reset() {
 	*x = WatchPodsResponse{}
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2686,7 @@ func (x *WatchPodsResponse) String() string {
 func (*WatchPodsResponse) ProtoMessage() {}
 
 func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2699,7 @@ func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsResponse.ProtoReflect.Descriptor instead.
 func (*WatchPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{35}
+	return file_host_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchPodsResponse) GetUids() []string {
@@ -2522,7 +2733,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2745,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2758,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{36}
+	return file_host_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DialRequest) GetMessage() isDialRequest_Message {
@@ -2623,7 +2834,7 @@ type PodPort struct {
 
 func (x *PodPort) Reset() {
 	*x = PodPort{}
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2635,7 +2846,7 @@ func (x *PodPort) String() string {
 func (*PodPort) ProtoMessage() {}
 
 func (x *PodPort) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2648,7 +2859,7 @@ func (x *PodPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodPort.ProtoReflect.Descriptor instead.
 func (*PodPort) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{37}
+	return file_host_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PodPort) GetSandboxId() string {
@@ -2682,7 +2893,7 @@ type DialResponse struct {
 
 func (x *DialResponse) Reset() {
 	*x = DialResponse{}
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2694,7 +2905,7 @@ func (x *DialResponse) String() string {
 func (*DialResponse) ProtoMessage() {}
 
 func (x *DialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2707,7 +2918,7 @@ func (x *DialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialResponse.ProtoReflect.Descriptor instead.
 func (*DialResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{38}
+	return file_host_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DialResponse) GetMessage() isDialResponse_Message {
@@ -2778,7 +2989,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +3001,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +3014,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{39}
+	return file_host_proto_rawDescGZIP(), []int{43}
 }
 
 // EndOfStream says that one direction of a byte stream has ended.
@@ -2815,7 +3026,7 @@ type EndOfStream struct {
 
 func (x *EndOfStream) Reset() {
 	*x = EndOfStream{}
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +3038,7 @@ func (x *EndOfStream) String() string {
 func (*EndOfStream) ProtoMessage() {}
 
 func (x *EndOfStream) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3051,7 @@ func (x *EndOfStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOfStream.ProtoReflect.Descriptor instead.
 func (*EndOfStream) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{40}
+	return file_host_proto_rawDescGZIP(), []int{44}
 }
 
 var File_host_proto protoreflect.FileDescriptor
@@ -2921,7 +3132,19 @@ const file_host_proto_rawDesc = "" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12#\n" +
 	"\rrestart_count\x18\x03 \x01(\x05R\frestartCount\"2\n" +
 	"\x1cEnsureTerminationLogResponse\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"E\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"\xa6\x01\n" +
+	"\x16EnsurePodCgroupRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1b\n" +
+	"\tqos_class\x18\x02 \x01(\tR\bqosClass\x12\x1d\n" +
+	"\n" +
+	"cpu_shares\x18\x03 \x01(\x03R\tcpuShares\x12\x1b\n" +
+	"\tcpu_quota\x18\x04 \x01(\x03R\bcpuQuota\x12!\n" +
+	"\fmemory_bytes\x18\x05 \x01(\x03R\vmemoryBytes\"1\n" +
+	"\x17EnsurePodCgroupResponse\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\"I\n" +
+	"\x15SetCgroupTiersRequest\x120\n" +
+	"\x14burstable_cpu_shares\x18\x01 \x01(\x03R\x12burstableCpuShares\"\x18\n" +
+	"\x16SetCgroupTiersResponse\"E\n" +
 	"\x10RemovePodRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vremove_logs\x18\x02 \x01(\bR\n" +
@@ -3042,13 +3265,15 @@ const file_host_proto_rawDesc = "" +
 	"\x19PROBE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PROBE_OUTCOME_FAILURE\x10\x01\x12\x19\n" +
 	"\x15PROBE_OUTCOME_SUCCESS\x10\x02\x12\x19\n" +
-	"\x15PROBE_OUTCOME_WARNING\x10\x032\xf2\t\n" +
+	"\x15PROBE_OUTCOME_WARNING\x10\x032\xbb\v\n" +
 	"\vHostService\x12F\n" +
 	"\x05Hello\x12\x1d.tombolo.host.v1.HelloRequest\x1a\x1e.tombolo.host.v1.HelloResponse\x12F\n" +
 	"\x05Facts\x12\x1d.tombolo.host.v1.FactsRequest\x1a\x1e.tombolo.host.v1.FactsResponse\x12R\n" +
 	"\tEnsurePod\x12!.tombolo.host.v1.EnsurePodRequest\x1a\".tombolo.host.v1.EnsurePodResponse\x12[\n" +
 	"\fEnsureVolume\x12$.tombolo.host.v1.EnsureVolumeRequest\x1a%.tombolo.host.v1.EnsureVolumeResponse\x12s\n" +
-	"\x14EnsureTerminationLog\x12,.tombolo.host.v1.EnsureTerminationLogRequest\x1a-.tombolo.host.v1.EnsureTerminationLogResponse\x12R\n" +
+	"\x14EnsureTerminationLog\x12,.tombolo.host.v1.EnsureTerminationLogRequest\x1a-.tombolo.host.v1.EnsureTerminationLogResponse\x12d\n" +
+	"\x0fEnsurePodCgroup\x12'.tombolo.host.v1.EnsurePodCgroupRequest\x1a(.tombolo.host.v1.EnsurePodCgroupResponse\x12a\n" +
+	"\x0eSetCgroupTiers\x12&.tombolo.host.v1.SetCgroupTiersRequest\x1a'.tombolo.host.v1.SetCgroupTiersResponse\x12R\n" +
 	"\tRemovePod\x12!.tombolo.host.v1.RemovePodRequest\x1a\".tombolo.host.v1.RemovePodResponse\x12O\n" +
 	"\bListPods\x12 .tombolo.host.v1.ListPodsRequest\x1a!.tombolo.host.v1.ListPodsResponse\x12N\n" +
 	"\aReadLog\x12\x1f.tombolo.host.v1.ReadLogRequest\x1a .tombolo.host.v1.ReadLogResponse0\x01\x12O\n" +
@@ -3074,7 +3299,7 @@ func file_host_proto_rawDescGZIP() []byte {
 }
 
 var file_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_host_proto_goTypes = []any{
 	(LogStream)(0),                       // 0: tombolo.host.v1.LogStream
 	(ProbeOutcome)(0),                    // 1: tombolo.host.v1.ProbeOutcome
@@ -3092,93 +3317,101 @@ var file_host_proto_goTypes = []any{
 	(*EnsureVolumeResponse)(nil),         // 13: tombolo.host.v1.EnsureVolumeResponse
 	(*EnsureTerminationLogRequest)(nil),  // 14: tombolo.host.v1.EnsureTerminationLogRequest
 	(*EnsureTerminationLogResponse)(nil), // 15: tombolo.host.v1.EnsureTerminationLogResponse
-	(*RemovePodRequest)(nil),             // 16: tombolo.host.v1.RemovePodRequest
-	(*RemovePodResponse)(nil),            // 17: tombolo.host.v1.RemovePodResponse
-	(*ListPodsRequest)(nil),              // 18: tombolo.host.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),             // 19: tombolo.host.v1.ListPodsResponse
-	(*ReadLogRequest)(nil),               // 20: tombolo.host.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),              // 21: tombolo.host.v1.ReadLogResponse
-	(*ReadTailRequest)(nil),              // 22: tombolo.host.v1.ReadTailRequest
-	(*ReadTailResponse)(nil),             // 23: tombolo.host.v1.ReadTailResponse
-	(*RestartCountRequest)(nil),          // 24: tombolo.host.v1.RestartCountRequest
-	(*RestartCountResponse)(nil),         // 25: tombolo.host.v1.RestartCountResponse
-	(*RemoveLogsRequest)(nil),            // 26: tombolo.host.v1.RemoveLogsRequest
-	(*RemoveLogsResponse)(nil),           // 27: tombolo.host.v1.RemoveLogsResponse
-	(*RunHookRequest)(nil),               // 28: tombolo.host.v1.RunHookRequest
-	(*HTTPRequest)(nil),                  // 29: tombolo.host.v1.HTTPRequest
-	(*HTTPHeader)(nil),                   // 30: tombolo.host.v1.HTTPHeader
-	(*RunHookResponse)(nil),              // 31: tombolo.host.v1.RunHookResponse
-	(*ProbeRequest)(nil),                 // 32: tombolo.host.v1.ProbeRequest
-	(*TCPRequest)(nil),                   // 33: tombolo.host.v1.TCPRequest
-	(*GRPCRequest)(nil),                  // 34: tombolo.host.v1.GRPCRequest
-	(*ProbeResponse)(nil),                // 35: tombolo.host.v1.ProbeResponse
-	(*WatchPodsRequest)(nil),             // 36: tombolo.host.v1.WatchPodsRequest
-	(*WatchPodsResponse)(nil),            // 37: tombolo.host.v1.WatchPodsResponse
-	(*DialRequest)(nil),                  // 38: tombolo.host.v1.DialRequest
-	(*PodPort)(nil),                      // 39: tombolo.host.v1.PodPort
-	(*DialResponse)(nil),                 // 40: tombolo.host.v1.DialResponse
-	(*Connected)(nil),                    // 41: tombolo.host.v1.Connected
-	(*EndOfStream)(nil),                  // 42: tombolo.host.v1.EndOfStream
-	nil,                                  // 43: tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),        // 44: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 45: google.protobuf.Duration
+	(*EnsurePodCgroupRequest)(nil),       // 16: tombolo.host.v1.EnsurePodCgroupRequest
+	(*EnsurePodCgroupResponse)(nil),      // 17: tombolo.host.v1.EnsurePodCgroupResponse
+	(*SetCgroupTiersRequest)(nil),        // 18: tombolo.host.v1.SetCgroupTiersRequest
+	(*SetCgroupTiersResponse)(nil),       // 19: tombolo.host.v1.SetCgroupTiersResponse
+	(*RemovePodRequest)(nil),             // 20: tombolo.host.v1.RemovePodRequest
+	(*RemovePodResponse)(nil),            // 21: tombolo.host.v1.RemovePodResponse
+	(*ListPodsRequest)(nil),              // 22: tombolo.host.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),             // 23: tombolo.host.v1.ListPodsResponse
+	(*ReadLogRequest)(nil),               // 24: tombolo.host.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),              // 25: tombolo.host.v1.ReadLogResponse
+	(*ReadTailRequest)(nil),              // 26: tombolo.host.v1.ReadTailRequest
+	(*ReadTailResponse)(nil),             // 27: tombolo.host.v1.ReadTailResponse
+	(*RestartCountRequest)(nil),          // 28: tombolo.host.v1.RestartCountRequest
+	(*RestartCountResponse)(nil),         // 29: tombolo.host.v1.RestartCountResponse
+	(*RemoveLogsRequest)(nil),            // 30: tombolo.host.v1.RemoveLogsRequest
+	(*RemoveLogsResponse)(nil),           // 31: tombolo.host.v1.RemoveLogsResponse
+	(*RunHookRequest)(nil),               // 32: tombolo.host.v1.RunHookRequest
+	(*HTTPRequest)(nil),                  // 33: tombolo.host.v1.HTTPRequest
+	(*HTTPHeader)(nil),                   // 34: tombolo.host.v1.HTTPHeader
+	(*RunHookResponse)(nil),              // 35: tombolo.host.v1.RunHookResponse
+	(*ProbeRequest)(nil),                 // 36: tombolo.host.v1.ProbeRequest
+	(*TCPRequest)(nil),                   // 37: tombolo.host.v1.TCPRequest
+	(*GRPCRequest)(nil),                  // 38: tombolo.host.v1.GRPCRequest
+	(*ProbeResponse)(nil),                // 39: tombolo.host.v1.ProbeResponse
+	(*WatchPodsRequest)(nil),             // 40: tombolo.host.v1.WatchPodsRequest
+	(*WatchPodsResponse)(nil),            // 41: tombolo.host.v1.WatchPodsResponse
+	(*DialRequest)(nil),                  // 42: tombolo.host.v1.DialRequest
+	(*PodPort)(nil),                      // 43: tombolo.host.v1.PodPort
+	(*DialResponse)(nil),                 // 44: tombolo.host.v1.DialResponse
+	(*Connected)(nil),                    // 45: tombolo.host.v1.Connected
+	(*EndOfStream)(nil),                  // 46: tombolo.host.v1.EndOfStream
+	nil,                                  // 47: tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),        // 48: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 49: google.protobuf.Duration
 }
 var file_host_proto_depIdxs = []int32{
-	44, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
+	48, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
 	6,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
-	44, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
+	48, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
 	7,  // 3: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
 	11, // 4: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
 	12, // 5: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
-	44, // 6: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	48, // 6: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
 	0,  // 7: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
 	7,  // 8: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
-	45, // 9: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
-	29, // 10: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	45, // 11: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
-	30, // 12: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
-	29, // 13: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	33, // 14: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
-	34, // 15: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
-	45, // 16: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
+	49, // 9: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
+	33, // 10: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	49, // 11: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
+	34, // 12: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
+	33, // 13: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	37, // 14: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
+	38, // 15: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
+	49, // 16: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
 	1,  // 17: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
-	43, // 18: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	45, // 19: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
-	39, // 20: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
-	41, // 21: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
-	42, // 22: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
+	47, // 18: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	49, // 19: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
+	43, // 20: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
+	45, // 21: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
+	46, // 22: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
 	2,  // 23: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
 	4,  // 24: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
 	8,  // 25: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
 	10, // 26: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
 	14, // 27: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
-	16, // 28: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
-	18, // 29: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
-	20, // 30: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
-	22, // 31: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
-	24, // 32: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
-	26, // 33: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
-	28, // 34: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
-	32, // 35: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
-	36, // 36: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
-	38, // 37: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
-	3,  // 38: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
-	5,  // 39: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
-	9,  // 40: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
-	13, // 41: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
-	15, // 42: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
-	17, // 43: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
-	19, // 44: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
-	21, // 45: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
-	23, // 46: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
-	25, // 47: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
-	27, // 48: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
-	31, // 49: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
-	35, // 50: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
-	37, // 51: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
-	40, // 52: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
-	38, // [38:53] is the sub-list for method output_type
-	23, // [23:38] is the sub-list for method input_type
+	16, // 28: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
+	18, // 29: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
+	20, // 30: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
+	22, // 31: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
+	24, // 32: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
+	26, // 33: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
+	28, // 34: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
+	30, // 35: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
+	32, // 36: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
+	36, // 37: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
+	40, // 38: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
+	42, // 39: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
+	3,  // 40: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
+	5,  // 41: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
+	9,  // 42: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
+	13, // 43: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
+	15, // 44: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
+	17, // 45: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
+	19, // 46: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
+	21, // 47: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
+	23, // 48: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
+	25, // 49: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
+	27, // 50: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
+	29, // 51: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
+	31, // 52: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
+	35, // 53: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
+	39, // 54: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
+	41, // 55: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
+	44, // 56: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
+	40, // [40:57] is the sub-list for method output_type
+	23, // [23:40] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name
@@ -3193,18 +3426,18 @@ func file_host_proto_init() {
 		(*EnsureVolumeRequest_EmptyDir)(nil),
 		(*EnsureVolumeRequest_HostPath)(nil),
 	}
-	file_host_proto_msgTypes[18].OneofWrappers = []any{}
-	file_host_proto_msgTypes[30].OneofWrappers = []any{
+	file_host_proto_msgTypes[22].OneofWrappers = []any{}
+	file_host_proto_msgTypes[34].OneofWrappers = []any{
 		(*ProbeRequest_HttpGet)(nil),
 		(*ProbeRequest_Tcp)(nil),
 		(*ProbeRequest_Grpc)(nil),
 	}
-	file_host_proto_msgTypes[36].OneofWrappers = []any{
+	file_host_proto_msgTypes[40].OneofWrappers = []any{
 		(*DialRequest_StreamingAddress)(nil),
 		(*DialRequest_PodPort)(nil),
 		(*DialRequest_Data)(nil),
 	}
-	file_host_proto_msgTypes[38].OneofWrappers = []any{
+	file_host_proto_msgTypes[42].OneofWrappers = []any{
 		(*DialResponse_Connected)(nil),
 		(*DialResponse_Data)(nil),
 		(*DialResponse_Eof)(nil),
@@ -3215,7 +3448,7 @@ func file_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_host_proto_rawDesc), len(file_host_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   42,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

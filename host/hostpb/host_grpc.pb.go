@@ -27,6 +27,8 @@ const (
 	HostService_EnsurePod_FullMethodName            = "/tombolo.host.v1.HostService/EnsurePod"
 	HostService_EnsureVolume_FullMethodName         = "/tombolo.host.v1.HostService/EnsureVolume"
 	HostService_EnsureTerminationLog_FullMethodName = "/tombolo.host.v1.HostService/EnsureTerminationLog"
+	HostService_EnsurePodCgroup_FullMethodName      = "/tombolo.host.v1.HostService/EnsurePodCgroup"
+	HostService_SetCgroupTiers_FullMethodName       = "/tombolo.host.v1.HostService/SetCgroupTiers"
 	HostService_RemovePod_FullMethodName            = "/tombolo.host.v1.HostService/RemovePod"
 	HostService_ListPods_FullMethodName             = "/tombolo.host.v1.HostService/ListPods"
 	HostService_ReadLog_FullMethodName              = "/tombolo.host.v1.HostService/ReadLog"
@@ -65,7 +67,12 @@ type HostServiceClient interface {
 	EnsureVolume(ctx context.Context, in *EnsureVolumeRequest, opts ...grpc.CallOption) (*EnsureVolumeResponse, error)
 	// EnsureTerminationLog makes the file that a container writes its termination message to.
 	EnsureTerminationLog(ctx context.Context, in *EnsureTerminationLogRequest, opts ...grpc.CallOption) (*EnsureTerminationLogResponse, error)
-	// RemovePod removes the directory of a pod. One that is missing is removed already. While something is mounted below
+	// EnsurePodCgroup makes the control group of a pod, gives it its resources, and tells the parent for
+	// its sandbox. UNIMPLEMENTED: the runtime does not tell its cgroup driver.
+	EnsurePodCgroup(ctx context.Context, in *EnsurePodCgroupRequest, opts ...grpc.CallOption) (*EnsurePodCgroupResponse, error)
+	// SetCgroupTiers sets what classes of pods weigh against each other.
+	SetCgroupTiers(ctx context.Context, in *SetCgroupTiersRequest, opts ...grpc.CallOption) (*SetCgroupTiersResponse, error)
+	// RemovePod removes the control group of a pod, with what is left in it, and its directory. One that is missing is removed already. While something is mounted below
 	// it, it is FAILED_PRECONDITION.
 	RemovePod(ctx context.Context, in *RemovePodRequest, opts ...grpc.CallOption) (*RemovePodResponse, error)
 	// ListPods tells which pods have a directory.
@@ -151,6 +158,26 @@ func (c *hostServiceClient) EnsureTerminationLog(ctx context.Context, in *Ensure
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EnsureTerminationLogResponse)
 	err := c.cc.Invoke(ctx, HostService_EnsureTerminationLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) EnsurePodCgroup(ctx context.Context, in *EnsurePodCgroupRequest, opts ...grpc.CallOption) (*EnsurePodCgroupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnsurePodCgroupResponse)
+	err := c.cc.Invoke(ctx, HostService_EnsurePodCgroup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) SetCgroupTiers(ctx context.Context, in *SetCgroupTiersRequest, opts ...grpc.CallOption) (*SetCgroupTiersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetCgroupTiersResponse)
+	err := c.cc.Invoke(ctx, HostService_SetCgroupTiers_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +331,12 @@ type HostServiceServer interface {
 	EnsureVolume(context.Context, *EnsureVolumeRequest) (*EnsureVolumeResponse, error)
 	// EnsureTerminationLog makes the file that a container writes its termination message to.
 	EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error)
-	// RemovePod removes the directory of a pod. One that is missing is removed already. While something is mounted below
+	// EnsurePodCgroup makes the control group of a pod, gives it its resources, and tells the parent for
+	// its sandbox. UNIMPLEMENTED: the runtime does not tell its cgroup driver.
+	EnsurePodCgroup(context.Context, *EnsurePodCgroupRequest) (*EnsurePodCgroupResponse, error)
+	// SetCgroupTiers sets what classes of pods weigh against each other.
+	SetCgroupTiers(context.Context, *SetCgroupTiersRequest) (*SetCgroupTiersResponse, error)
+	// RemovePod removes the control group of a pod, with what is left in it, and its directory. One that is missing is removed already. While something is mounted below
 	// it, it is FAILED_PRECONDITION.
 	RemovePod(context.Context, *RemovePodRequest) (*RemovePodResponse, error)
 	// ListPods tells which pods have a directory.
@@ -360,6 +392,12 @@ func (UnimplementedHostServiceServer) EnsureVolume(context.Context, *EnsureVolum
 }
 func (UnimplementedHostServiceServer) EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsureTerminationLog not implemented")
+}
+func (UnimplementedHostServiceServer) EnsurePodCgroup(context.Context, *EnsurePodCgroupRequest) (*EnsurePodCgroupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnsurePodCgroup not implemented")
+}
+func (UnimplementedHostServiceServer) SetCgroupTiers(context.Context, *SetCgroupTiersRequest) (*SetCgroupTiersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetCgroupTiers not implemented")
 }
 func (UnimplementedHostServiceServer) RemovePod(context.Context, *RemovePodRequest) (*RemovePodResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemovePod not implemented")
@@ -498,6 +536,42 @@ func _HostService_EnsureTerminationLog_Handler(srv interface{}, ctx context.Cont
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(HostServiceServer).EnsureTerminationLog(ctx, req.(*EnsureTerminationLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_EnsurePodCgroup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnsurePodCgroupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).EnsurePodCgroup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_EnsurePodCgroup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).EnsurePodCgroup(ctx, req.(*EnsurePodCgroupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_SetCgroupTiers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetCgroupTiersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).SetCgroupTiers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_SetCgroupTiers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).SetCgroupTiers(ctx, req.(*SetCgroupTiersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -683,6 +757,14 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EnsureTerminationLog",
 			Handler:    _HostService_EnsureTerminationLog_Handler,
+		},
+		{
+			MethodName: "EnsurePodCgroup",
+			Handler:    _HostService_EnsurePodCgroup_Handler,
+		},
+		{
+			MethodName: "SetCgroupTiers",
+			Handler:    _HostService_SetCgroupTiers_Handler,
 		},
 		{
 			MethodName: "RemovePod",

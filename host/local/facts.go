@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -51,7 +52,7 @@ func (h *Host) Facts(ctx context.Context) (*host.Facts, error) {
 		PIDsRunning:     parseLoadavg(h.read("proc/loadavg")),
 		Filesystems:     h.filesystems(ctx),
 		CgroupVersion:   h.cgroupVersion(),
-		CgroupDriver:    h.cgroupDriver(ctx),
+		CgroupDriver:    h.knownCgroupDriver(ctx),
 		Addresses:       h.addresses(),
 		ResolvConf:      h.readText("etc/resolv.conf"),
 		Hosts:           h.readText("etc/hosts"),
@@ -132,18 +133,26 @@ func (h *Host) cgroupVersion() int {
 	return 1
 }
 
-func (h *Host) cgroupDriver(ctx context.Context) string {
+func (h *Host) knownCgroupDriver(ctx context.Context) string {
+	driver, err := h.cgroupDriver(ctx)
+	if err != nil {
+		h.logger.Debug("the cgroup driver is not known", "error", err)
+	}
+	return driver
+}
+
+// cgroupDriver asks the runtime which one it uses. It is NotImplemented by runtimes that do not tell.
+func (h *Host) cgroupDriver(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, runtimeFactsTimeout)
 	defer cancel()
 	config, err := h.runtime.RuntimeConfig(ctx)
 	if err != nil {
-		h.logger.Debug("the runtime does not tell its cgroup driver", "error", err)
-		return ""
+		return "", fmt.Errorf("asking the runtime for its cgroup driver: %w", err)
 	}
 	if config.GetLinux() == nil {
-		return ""
+		return "", fmt.Errorf("the runtime tells no cgroup driver: %w", errdefs.ErrNotImplemented)
 	}
-	return strings.ToLower(config.GetLinux().GetCgroupDriver().String())
+	return strings.ToLower(config.GetLinux().GetCgroupDriver().String()), nil
 }
 
 // filesystems returns that of the root directory and that of the runtime's images.

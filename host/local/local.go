@@ -67,7 +67,9 @@ type Options struct {
 	SystemRoot string
 	// Interfaces returns the network interfaces. Default: those of the process's network namespace.
 	Interfaces func() ([]Interface, error)
-	Clock      clock.WithTicker
+	// Cgroups makes control groups the way of a cgroup driver. Default: those of the machine.
+	Cgroups func(driver string) CgroupManager
+	Clock   clock.WithTicker
 	// Logger is told of hooks and of facts that cannot be read. Default: none.
 	Logger *slog.Logger
 }
@@ -89,10 +91,11 @@ type Host struct {
 	clock      clock.WithTicker
 	logger     *slog.Logger
 
-	pods      keymutex.KeyMutex // by UID: who changes the pod's directories
-	hooks     *hooks
-	streaming streamingAddress
-	dialer    *net.Dialer
+	pods       keymutex.KeyMutex // by UID: who changes the pod's directories
+	podCgroups podCgroups
+	hooks      *hooks
+	streaming  streamingAddress
+	dialer     *net.Dialer
 }
 
 var _ host.Host = (*Host)(nil)
@@ -112,6 +115,7 @@ func New(o Options) (*Host, error) {
 		clock:      o.Clock,
 		logger:     o.Logger,
 		pods:       keymutex.NewHashed(podLocks),
+		podCgroups: podCgroups{open: o.Cgroups},
 		dialer:     &net.Dialer{},
 	}
 	if err := h.open(); err != nil {
@@ -132,6 +136,9 @@ func (o *Options) complete() error {
 	}
 	if o.Interfaces == nil {
 		o.Interfaces = systemInterfaces
+	}
+	if o.Cgroups == nil {
+		o.Cgroups = openCgroups
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -128,6 +128,7 @@ func newTestHost(t *testing.T, change ...func(*Options)) (*Host, *fakeRuntime) {
 	runtime := newFakeRuntime()
 	dir := t.TempDir()
 	o := Options{RootDir: filepath.Join(dir, "root"), PodLogsDir: filepath.Join(dir, "logs"), Runtime: runtime, Version: "v1"}
+	withCgroups(newFakeCgroups())(&o)
 	for _, c := range change {
 		c(&o)
 	}

@@ -96,9 +96,9 @@ func (h *Host) EnsureTerminationLog(_ context.Context, uid types.UID, container 
 	return filepath.Join(h.rootDir, path), nil
 }
 
-// RemovePod removes the pod's directory and, if asked to, its log directories. Without being asked it removes only what
+// RemovePod removes the pod's control group, its directory and, if asked to, its log directories. Without being asked it removes only what
 // is empty of those: of a pod that never had a container nothing else would remind the node later.
-func (h *Host) RemovePod(_ context.Context, uid types.UID, removeLogs bool) error {
+func (h *Host) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
@@ -112,6 +112,10 @@ func (h *Host) RemovePod(_ context.Context, uid types.UID, removeLogs bool) erro
 	}
 	if len(mounted) > 0 {
 		return fmt.Errorf("%s is mounted below the directory of pod %s: %w", strings.Join(mounted, ", "), uid, errdefs.ErrFailedPrecondition)
+	}
+	// The directory is what reminds of the group, so that it goes last.
+	if err := h.removeCgroup(ctx, uid); err != nil {
+		return err
 	}
 	if err := h.root.RemoveAll(podDir(uid)); err != nil {
 		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)

@@ -83,6 +83,16 @@ func (c *client) EnsureTerminationLog(ctx context.Context, uid types.UID, contai
 	return resp.GetPath(), err
 }
 
+func (c *client) EnsurePodCgroup(ctx context.Context, pod host.PodCgroup) (string, error) {
+	resp, err := call(ctx, callTimeout, c.host.EnsurePodCgroup, cgroupToWire(pod))
+	return resp.GetParent(), err
+}
+
+func (c *client) SetCgroupTiers(ctx context.Context, burstableShares int64) error {
+	_, err := call(ctx, callTimeout, c.host.SetCgroupTiers, &hostpb.SetCgroupTiersRequest{BurstableCpuShares: burstableShares})
+	return err
+}
+
 func (c *client) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error {
 	_, err := call(ctx, removeTimeout, c.host.RemovePod, &hostpb.RemovePodRequest{Uid: string(uid), RemoveLogs: removeLogs})
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -99,6 +100,20 @@ func podToWire(p host.Pod) *hostpb.Pod {
 
 func podFromWire(p *hostpb.Pod) host.Pod {
 	return host.Pod{UID: types.UID(p.GetUid()), Namespace: p.GetNamespace(), Name: p.GetName()}
+}
+
+func cgroupToWire(pod host.PodCgroup) *hostpb.EnsurePodCgroupRequest {
+	return &hostpb.EnsurePodCgroupRequest{
+		Uid: string(pod.UID), QosClass: string(pod.Class), CpuShares: pod.Resources.CPUShares, CpuQuota: pod.Resources.CPUQuota,
+		MemoryBytes: pod.Resources.MemoryBytes,
+	}
+}
+
+func cgroupFromWire(r *hostpb.EnsurePodCgroupRequest) host.PodCgroup {
+	return host.PodCgroup{
+		UID: types.UID(r.GetUid()), Class: v1.PodQOSClass(r.GetQosClass()),
+		Resources: host.CgroupResources{CPUShares: r.GetCpuShares(), CPUQuota: r.GetCpuQuota(), MemoryBytes: r.GetMemoryBytes()},
+	}
 }
 
 func volumeToWire(uid types.UID, v host.Volume) *hostpb.EnsureVolumeRequest {

@@ -65,6 +65,16 @@ func (h *fakeHost) EnsureTerminationLog(_ context.Context, uid types.UID, contai
 	return h.path, h.err
 }
 
+func (h *fakeHost) EnsurePodCgroup(_ context.Context, pod host.PodCgroup) (string, error) {
+	h.note(pod)
+	return h.path, h.err
+}
+
+func (h *fakeHost) SetCgroupTiers(_ context.Context, burstableShares int64) error {
+	h.note(burstableShares)
+	return h.err
+}
+
 func (h *fakeHost) RemovePod(_ context.Context, uid types.UID, removeLogs bool) error {
 	h.note(uid, removeLogs)
 	return h.err

@@ -57,6 +57,15 @@ func (s *service) EnsureTerminationLog(ctx context.Context, r *hostpb.EnsureTerm
 	return &hostpb.EnsureTerminationLogResponse{Path: path}, toStatus(err)
 }
 
+func (s *service) EnsurePodCgroup(ctx context.Context, r *hostpb.EnsurePodCgroupRequest) (*hostpb.EnsurePodCgroupResponse, error) {
+	parent, err := s.host.EnsurePodCgroup(ctx, cgroupFromWire(r))
+	return &hostpb.EnsurePodCgroupResponse{Parent: parent}, toStatus(err)
+}
+
+func (s *service) SetCgroupTiers(ctx context.Context, r *hostpb.SetCgroupTiersRequest) (*hostpb.SetCgroupTiersResponse, error) {
+	return &hostpb.SetCgroupTiersResponse{}, toStatus(s.host.SetCgroupTiers(ctx, r.GetBurstableCpuShares()))
+}
+
 func (s *service) RemovePod(ctx context.Context, r *hostpb.RemovePodRequest) (*hostpb.RemovePodResponse, error) {
 	err := s.host.RemovePod(ctx, types.UID(r.GetUid()), r.GetRemoveLogs())
 	return &hostpb.RemovePodResponse{}, toStatus(err)

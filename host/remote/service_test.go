@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -71,6 +72,7 @@ func TestEveryFieldOfFactsCrossesTheLink(t *testing.T) {
 
 func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	pod := host.Pod{UID: "u", Namespace: "n", Name: "p"}
+	cgroup := host.PodCgroup{UID: "u", Class: v1.PodQOSBurstable, Resources: host.CgroupResources{CPUShares: 1, CPUQuota: 2, MemoryBytes: 3}}
 	hookRequest := host.HookRequest{PodUID: "u", ContainerID: "c", Kind: "preStop", Command: []string{"a", "b c"}, Timeout: 1500 * time.Millisecond}
 	hookResult := filled[host.HookResult](t)
 	fake := &fakeHost{path: "/var/x", uids: []types.UID{"a", "b"}, tail: []byte("end"), restart: 4, hook: &hookResult}
@@ -88,6 +90,8 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 			return l.client.EnsureVolume(ctx, "u", host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"})
 		}, []any{types.UID("u"), host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"}}, "/var/x"},
 		"EnsureTerminationLog": {func() (any, error) { return l.client.EnsureTerminationLog(ctx, "u", "c", 3) }, []any{types.UID("u"), "c", int32(3)}, "/var/x"},
+		"EnsurePodCgroup":      {func() (any, error) { return l.client.EnsurePodCgroup(ctx, cgroup) }, []any{cgroup}, "/var/x"},
+		"SetCgroupTiers":       {func() (any, error) { return nil, l.client.SetCgroupTiers(ctx, 77) }, []any{int64(77)}, nil},
 		"RemovePod":            {func() (any, error) { return nil, l.client.RemovePod(ctx, "u", true) }, []any{types.UID("u"), true}, nil},
 		"ListPods":             {func() (any, error) { return l.client.ListPods(ctx) }, nil, []types.UID{"a", "b"}},
 		"ReadTail":             {func() (any, error) { return l.client.ReadTail(ctx, "/x", 80) }, []any{"/x", int64(80)}, []byte("end")},

@@ -44,8 +44,17 @@ var podRules = []rule{
 	{path: "spec.os", verdict: supported, note: "`linux` only"},
 	{path: "spec.hostUsers", verdict: limited, values: []string{"true"}, note: "user namespaces are not set up; remove it"},
 	{path: "spec.schedulingGates", verdict: elsewhere},
-	{path: "spec.resourceClaims", note: "devices are not allocated; remove them"},
-	{path: "spec.resources", note: "resources of a pod as a whole are not enforced; give them to its containers"},
+	{path: "spec.resourceClaims", note: noDevices},
+	{path: "spec.resources", verdict: inside},
+	{path: "spec.resources.limits", verdict: inside},
+	{path: "spec.resources.limits[cpu]", verdict: supported},
+	{path: "spec.resources.limits[memory]", verdict: supported},
+	{path: "spec.resources.limits[*]", note: "the node has no such resource; remove it"},
+	{path: "spec.resources.requests", verdict: inside},
+	{path: "spec.resources.requests[cpu]", verdict: supported},
+	{path: "spec.resources.requests[memory]", verdict: supported},
+	{path: "spec.resources.requests[*]", note: "the node has no such resource; remove it"},
+	{path: "spec.resources.claims", note: noDevices},
 	{path: "spec.hostnameOverride", note: "it is not applied; use hostname"},
 	{path: "spec.schedulingGroup", verdict: elsewhere},
 	{path: "spec.evictionResponders", verdict: elsewhere},
@@ -137,7 +146,7 @@ var containerRules = []rule{
 	{path: "resources.requests[memory]", verdict: supported},
 	{path: "resources.requests[ephemeral-storage]", verdict: elsewhere},
 	{path: "resources.requests[*]", note: "the node has no such resource; remove it"},
-	{path: "resources.claims", note: "devices are not allocated; remove them"},
+	{path: "resources.claims", note: noDevices},
 	{path: "resizePolicy", verdict: supported},
 	{path: "restartPolicy", verdict: supported, note: "`Always` makes an init container a sidecar"},
 	{path: "restartPolicyRules", verdict: supported},
@@ -204,4 +213,5 @@ const (
 	notApplied   = "it is not applied; remove it"
 	probedByHost = "made from the remote host; a lost link is no failure"
 	noStorage    = "storage is not attached; use a hostPath"
+	noDevices    = "devices are not allocated; remove them"
 )

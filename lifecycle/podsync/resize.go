@@ -16,10 +16,17 @@ func (p *pass) resize(ctx context.Context) error {
 	if p.opts.Resizer == nil || p.pod.DeletionTimestamp != nil || a.KillPod || a.CreateSandbox || len(a.ToRemove) > 0 {
 		return nil
 	}
+	// The pod's own control group grows before its containers and shrinks after them.
+	if err := p.widenCgroup(ctx); err != nil {
+		return err
+	}
 	acted, err := p.opts.Resizer.Apply(ctx, p.pod, p.without(a.ToKill))
 	p.result.Acted = p.result.Acted || acted
 	p.result.Resized = acted
 	p.result.add(err)
+	if err == nil {
+		p.result.add(p.settleCgroup(ctx))
+	}
 	return nil
 }
 

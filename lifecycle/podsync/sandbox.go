@@ -21,6 +21,9 @@ func (p *pass) ensureSandbox(ctx context.Context) error {
 	if !p.actions.starts() {
 		return nil
 	}
+	if err := p.widenCgroup(ctx); err != nil {
+		return err
+	}
 	cfg, err := p.sandboxConfig()
 	if err != nil {
 		p.sandboxFailed(err)
@@ -48,7 +51,7 @@ func (p *pass) sandboxConfig() (*runtimeapi.PodSandboxConfig, error) {
 	}
 	return cri.SandboxConfig(cri.SandboxInput{
 		Pod: p.pod, Attempt: p.actions.Attempt, Identity: p.opts.Identity, PodLogsDir: p.facts.PodLogsDir,
-		DNS: dns, Hostname: hostname,
+		DNS: dns, Hostname: hostname, CgroupParent: p.cgroupParent,
 	})
 }
 

@@ -35,6 +35,8 @@ type pass struct {
 	// sandboxID and sandbox are the sandbox to start containers in, known from the step that makes or finds it on.
 	sandboxID string
 	sandbox   *runtimeapi.PodSandboxConfig
+	// cgroupParent is the control group of the pod, "" if it has none of ours.
+	cgroupParent string
 	// ips are the pod's addresses in that sandbox.
 	ips []string
 	// turn is the pod's part in the gate of starts; nil if it has been started before.

@@ -97,9 +97,10 @@ var (
 	_ Killer  = (*termination.Terminator)(nil)
 	_ Logs    = host.LogReader(nil)
 	_ Resizer = (*resize.Manager)(nil)
+	_ Cgroups = host.PodCgroups(nil)
 )
 
-// Options configure New. All fields are required but Probes, Resizer, SandboxReady, ClockOffset, MaxParallelStarts, ClusterDNS,
+// Options configure New. All fields are required but Probes, Cgroups, Resizer, SandboxReady, ClockOffset, MaxParallelStarts, ClusterDNS,
 // ClusterDomain, Logger and Registerer.
 type Options struct {
 	Runtime  Runtime
@@ -111,6 +112,8 @@ type Options struct {
 	Identity cri.Identity
 	// Probes are asked about containers that have a probe. Without them every result is unknown.
 	Probes podrules.ProbeResults
+	// Cgroups makes the control groups of pods. Without it the runtime makes them.
+	Cgroups Cgroups
 	// Resizer is asked about containers that run. Without it they keep the resources that they were made with.
 	Resizer Resizer
 	// SandboxReady is called when a new sandbox of the pod is ready, before any image is pulled. It must not block.
@@ -139,6 +142,7 @@ type Syncer struct {
 	reasons *reasonCache
 	loops   *crashLoop
 	hooks   *hookMemory
+	cgroups *cgroupMemory
 	gate    *gate
 }
 
@@ -146,7 +150,7 @@ type Syncer struct {
 func New(o Options) *Syncer {
 	s := &Syncer{
 		opts: o, log: o.Logger, metrics: newMetrics(o.Registerer), reasons: newReasonCache(), loops: newCrashLoop(o.Clock, o.ClockOffset),
-		hooks: newHookMemory(), gate: newGate(o.Clock, o.MaxParallelStarts),
+		hooks: newHookMemory(), cgroups: newCgroupMemory(), gate: newGate(o.Clock, o.MaxParallelStarts),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -166,6 +170,7 @@ func (s *Syncer) Forget(uid types.UID) {
 	s.reasons.forget(uid)
 	s.loops.forget(uid)
 	s.hooks.forget(uid)
+	s.cgroups.forget(uid)
 	s.opts.Images.Forget(uid)
 }
 

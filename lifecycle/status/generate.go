@@ -56,7 +56,7 @@ func Generate(in Input) v1.PodStatus {
 	}
 	status := v1.PodStatus{
 		ObservedGeneration:         max(in.Pod.Generation, g.old.ObservedGeneration),
-		QOSClass:                   QOSClass(in.Pod),
+		QOSClass:                   podrules.QOSClass(in.Pod),
 		StartTime:                  g.startTime(),
 		InitContainerStatuses:      g.initContainers(),
 		ContainerStatuses:          g.containers(),

@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // Reject sets the status of a pod that was not admitted: Failed, with the reason, and the message behind the kubelet's
@@ -20,7 +22,7 @@ func (m *Manager) Reject(pod *v1.Pod, reason, message string) {
 func rejected(pod *v1.Pod, reason, message string, now time.Time) v1.PodStatus {
 	status := owned(pod.Status.DeepCopy())
 	status.ObservedGeneration = max(pod.Generation, status.ObservedGeneration)
-	status.QOSClass = QOSClass(pod)
+	status.QOSClass = podrules.QOSClass(pod)
 	status.Phase = v1.PodFailed
 	status.Reason = reason
 	status.Message = messageRejectedPrefix + message

@@ -90,6 +90,17 @@ func (h *Host) EnsureTerminationLog(ctx context.Context, uid types.UID, c string
 	return fmt.Sprintf("/root-dir/pods/%s/containers/%s/%d", uid, c, n), err
 }
 
+// EnsurePodCgroup returns what its parent would be.
+func (h *Host) EnsurePodCgroup(ctx context.Context, pod host.PodCgroup) (parent string, err error) {
+	err = h.call(ctx, "EnsurePodCgroup", pod.UID, func(context.Context) error { return nil })
+	return "/kubepods/pod" + string(pod.UID), err
+}
+
+// SetCgroupTiers does nothing.
+func (h *Host) SetCgroupTiers(ctx context.Context, _ int64) error {
+	return h.call(ctx, "SetCgroupTiers", "", func(context.Context) error { return nil })
+}
+
 // RemovePod forgets the directory.
 func (h *Host) RemovePod(ctx context.Context, uid types.UID, _ bool) error {
 	return h.call(ctx, "RemovePod", uid, func(context.Context) error {

@@ -1,0 +1,46 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// CPUPeriodMicros is the period in microseconds that CPU quotas refer to, the kubelet's default.
+	CPUPeriodMicros = 100_000
+	// MinCPUShares is the least that the kernel takes for CPU shares.
+	MinCPUShares = 2
+)
+
+// PodCgroup is the control group of a pod.
+type PodCgroup struct {
+	UID       types.UID
+	Class     v1.PodQOSClass
+	Resources CgroupResources
+}
+
+// CgroupResources are what a control group gets.
+type CgroupResources struct {
+	// CPUShares is the weight against groups beside it, in the unit of cgroup v1, of which a CPU has 1024.
+	CPUShares int64
+	// CPUQuota is how many microseconds of CPU it gets in each period of CPUPeriodMicros; zero is no limit.
+	CPUQuota int64
+	// MemoryBytes is how much memory it may use; zero is no limit.
+	MemoryBytes int64
+}
+
+// PodCgroups makes control groups of pods. Each is removed with the pod's directory, by PodDirs.RemovePod. Both methods are
+// idempotent. Unimplemented means that the host is of a version that has none: the runtime then makes its own.
+type PodCgroups interface {
+	// EnsurePodCgroup makes the pod's group below that of its class, gives it its resources, and returns the parent for the
+	// configuration of its sandbox.
+	EnsurePodCgroup(ctx context.Context, pod PodCgroup) (parent string, err error)
+	// SetCgroupTiers sets what the pods of the burstable class weigh together against the guaranteed ones, in CPU shares.
+	// Those of the best effort class weigh the least.
+	SetCgroupTiers(ctx context.Context, burstableShares int64) error
+}

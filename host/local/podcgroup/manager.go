@@ -1,0 +1,132 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tombolo-dev/tombolo/host"
+)
+
+// unlimited is what the library takes for no limit; zero leaves a value as it is.
+const unlimited = -1
+
+// removeTries is how often a group is emptied and removed: processes may be on their way out, or fork.
+const removeTries = 5
+
+// classes are those that have a group, in the order in which a pod is looked for.
+var classes = []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort, v1.PodQOSGuaranteed}
+
+// Manager makes and removes groups.
+type Manager struct {
+	driver string
+	open   func(*cgroups.Cgroup) (cgroups.Manager, error)
+	kill   func(pid int) error
+}
+
+// New returns a Manager for a cgroup driver, "cgroupfs" or "systemd". It touches nothing.
+func New(driver string) *Manager {
+	return &Manager{driver: driver, open: manager.New, kill: func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }}
+}
+
+// Ensure makes the pod's group and gives it its resources. It returns the parent for the pod's sandbox.
+func (m *Manager) Ensure(pod host.PodCgroup) (parent string, err error) {
+	g := ofPod(pod.Class, pod.UID)
+	if err := m.set(g, pod.Resources); err != nil {
+		return "", err
+	}
+	return g.name(m.driver), nil
+}
+
+// SetTiers gives the groups of the classes their shares. Pods that ask for nothing get what the others leave.
+func (m *Manager) SetTiers(burstableShares int64) error {
+	return errors.Join(
+		m.set(tier(v1.PodQOSBurstable), host.CgroupResources{CPUShares: burstableShares}),
+		m.set(tier(v1.PodQOSBestEffort), host.CgroupResources{CPUShares: host.MinCPUShares}),
+	)
+}
+
+func (m *Manager) set(g group, r host.CgroupResources) error {
+	resources := &cgroups.Resources{
+		CpuShares: uint64(max(r.CPUShares, host.MinCPUShares)), //nolint:gosec // positive
+		CpuQuota:  orUnlimited(r.CPUQuota), CpuPeriod: host.CPUPeriodMicros, Memory: orUnlimited(r.MemoryBytes),
+		SkipDevices: true, SkipFreezeOnSet: true,
+	}
+	if cgroups.IsCgroup2UnifiedMode() {
+		resources.CpuWeight = cgroups.ConvertCPUSharesToCgroupV2Value(resources.CpuShares)
+	}
+	cg, err := m.open(g.config(m.driver, resources))
+	if err != nil {
+		return fmt.Errorf("opening control group %s: %w", g.name(m.driver), err)
+	}
+	if err := cg.Apply(-1); err != nil { // no process joins it
+		return fmt.Errorf("making control group %s: %w", g.name(m.driver), err)
+	}
+	if err := cg.Set(resources); err != nil {
+		return fmt.Errorf("setting the resources of control group %s: %w", g.name(m.driver), err)
+	}
+	return nil
+}
+
+func orUnlimited(limit int64) int64 {
+	if limit <= 0 {
+		return unlimited
+	}
+	return limit
+}
+
+// Remove kills what is left in the group of a pod, whichever class it has, and removes it. Missing is success.
+func (m *Manager) Remove(uid types.UID) error {
+	var errs []error
+	for _, class := range classes {
+		errs = append(errs, m.remove(ofPod(class, uid)))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) remove(g group) error {
+	cg, err := m.open(g.config(m.driver, &cgroups.Resources{SkipDevices: true}))
+	if err != nil {
+		return fmt.Errorf("opening control group %s: %w", g.name(m.driver), err)
+	}
+	if !anyExists(cg.GetPaths()) {
+		return nil
+	}
+	for range removeTries {
+		m.killAll(cg)
+		if err = cg.Destroy(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("removing control group %s: %w", g.name(m.driver), err)
+}
+
+// anyExists says whether the group is there in any hierarchy: a removal may have been cut short.
+func anyExists(paths map[string]string) bool {
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// killAll kills what is in the group. What cannot be killed shows when the group is removed.
+func (m *Manager) killAll(cg cgroups.Manager) {
+	pids, err := cg.GetAllPids()
+	if err != nil {
+		return // the group is partly gone
+	}
+	for _, pid := range pids {
+		_ = m.kill(pid) // it may have ended by itself
+	}
+}

@@ -1,0 +1,171 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podcgroup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/cgroups"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/host"
+)
+
+const uid = "3f1c-9a"
+
+// fakeGroups stands for the control groups of a machine: a directory for each.
+type fakeGroups struct {
+	dir     string
+	set     map[string]cgroups.Resources
+	pids    map[string][]int
+	killed  []int
+	busy    int // how often the next removals fail
+	configs []cgroups.Cgroup
+}
+
+// fakeGroup implements what a Manager uses of a group.
+type fakeGroup struct {
+	cgroups.Manager
+	f    *fakeGroups
+	name string
+}
+
+func (g fakeGroup) path() string { return filepath.Join(g.f.dir, filepath.Base(g.name)) }
+
+func (g fakeGroup) Apply(pid int) error {
+	if pid != -1 {
+		return errors.New("a process must not join")
+	}
+	return os.MkdirAll(g.path(), 0o755)
+}
+
+func (g fakeGroup) Set(r *cgroups.Resources) error {
+	g.f.set[g.name] = *r
+	return nil
+}
+
+func (g fakeGroup) GetPaths() map[string]string {
+	return map[string]string{"cpu": g.path(), "pids": filepath.Join(g.f.dir, "missing")}
+}
+
+func (g fakeGroup) GetAllPids() ([]int, error) { return g.f.pids[g.name], nil }
+
+func (g fakeGroup) Destroy() error {
+	if g.f.busy > 0 {
+		g.f.busy--
+		return errors.New("device or resource busy")
+	}
+	if len(g.f.pids[g.name]) > 0 {
+		return errors.New("not empty")
+	}
+	return os.RemoveAll(g.path())
+}
+
+func newFake(t *testing.T, driver string) (*Manager, *fakeGroups) {
+	t.Helper()
+	f := &fakeGroups{dir: t.TempDir(), set: map[string]cgroups.Resources{}, pids: map[string][]int{}}
+	m := New(driver)
+	m.open = func(c *cgroups.Cgroup) (cgroups.Manager, error) {
+		f.configs = append(f.configs, *c)
+		return fakeGroup{f: f, name: c.Path + c.Name}, nil
+	}
+	m.kill = func(pid int) error {
+		f.killed = append(f.killed, pid)
+		clear(f.pids)
+		return nil
+	}
+	return m, f
+}
+
+func TestNamesOfGroups(t *testing.T) {
+	for _, tt := range []struct {
+		driver        string
+		class         v1.PodQOSClass
+		name, parents string
+	}{
+		{"cgroupfs", v1.PodQOSGuaranteed, "/tombolo/kubepods/pod3f1c-9a", ""},
+		{"cgroupfs", v1.PodQOSBurstable, "/tombolo/kubepods/burstable/pod3f1c-9a", ""},
+		{"cgroupfs", v1.PodQOSBestEffort, "/tombolo/kubepods/besteffort/pod3f1c-9a", ""},
+		{"systemd", v1.PodQOSGuaranteed, "tombolo-kubepods-pod3f1c_9a.slice", "tombolo-kubepods.slice"},
+		{"systemd", v1.PodQOSBurstable, "tombolo-kubepods-burstable-pod3f1c_9a.slice", "tombolo-kubepods-burstable.slice"},
+		{"systemd", v1.PodQOSBestEffort, "tombolo-kubepods-besteffort-pod3f1c_9a.slice", "tombolo-kubepods-besteffort.slice"},
+	} {
+		m, f := newFake(t, tt.driver)
+		parent, err := m.Ensure(host.PodCgroup{UID: uid, Class: tt.class})
+		if err != nil || parent != tt.name {
+			t.Errorf("%s %s: parent %q, %v; want %q", tt.driver, tt.class, parent, err, tt.name)
+		}
+		c := f.configs[0]
+		if c.Path+c.Name != tt.name || c.Parent != tt.parents || c.Systemd != (tt.driver == "systemd") {
+			t.Errorf("%s %s: %+v", tt.driver, tt.class, c)
+		}
+	}
+}
+
+func TestResourcesOfAGroup(t *testing.T) {
+	m, f := newFake(t, "cgroupfs")
+	for _, r := range []host.CgroupResources{{CPUShares: 512, CPUQuota: 50_000, MemoryBytes: 1 << 20}, {}} {
+		if _, err := m.Ensure(host.PodCgroup{UID: uid, Class: v1.PodQOSGuaranteed, Resources: r}); err != nil {
+			t.Fatal(err)
+		}
+		got := f.set["/tombolo/kubepods/pod"+uid]
+		want := cgroups.Resources{
+			CpuShares: uint64(max(r.CPUShares, 2)), CpuPeriod: 100_000, SkipDevices: true, SkipFreezeOnSet: true, //nolint:gosec // positive
+			CpuQuota: -1, Memory: -1, CpuWeight: got.CpuWeight, // what is not limited takes back a limit
+		}
+		if r.CPUQuota > 0 {
+			want.CpuQuota, want.Memory = r.CPUQuota, r.MemoryBytes
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestTiers(t *testing.T) {
+	m, f := newFake(t, "cgroupfs")
+	if err := m.SetTiers(3000); err != nil {
+		t.Fatal(err)
+	}
+	burstable, bestEffort := f.set["/tombolo/kubepods/burstable"], f.set["/tombolo/kubepods/besteffort"]
+	if burstable.CpuShares != 3000 || bestEffort.CpuShares != 2 {
+		t.Errorf("burstable %+v, best effort %+v", burstable, bestEffort)
+	}
+}
+
+func TestRemovalKillsWhatIsLeftAndTriesAgain(t *testing.T) {
+	m, f := newFake(t, "cgroupfs")
+	if _, err := m.Ensure(host.PodCgroup{UID: uid, Class: v1.PodQOSBurstable}); err != nil {
+		t.Fatal(err)
+	}
+	f.pids["/tombolo/kubepods/burstable/pod"+uid] = []int{17, 18}
+	f.busy = 2
+	if err := m.Remove(uid); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{17, 18}, f.killed); diff != "" {
+		t.Error(diff)
+	}
+	if left, err := os.ReadDir(f.dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if err := m.Remove(uid); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+func TestRemovalOfAGroupThatStaysBusyFails(t *testing.T) {
+	m, f := newFake(t, "cgroupfs")
+	if _, err := m.Ensure(host.PodCgroup{UID: uid, Class: v1.PodQOSBurstable}); err != nil {
+		t.Fatal(err)
+	}
+	f.busy = 1000
+	if err := m.Remove(uid); err == nil {
+		t.Error("no error")
+	}
+}

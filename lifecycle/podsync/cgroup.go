@@ -1,0 +1,160 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podsync
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/containerd/errdefs"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
+)
+
+// Cgroups makes the control group of a pod and changes its resources. It is idempotent. NotImplemented means that the machine
+// has none for pods; the runtime then makes its own.
+type Cgroups interface {
+	EnsurePodCgroup(ctx context.Context, pod host.PodCgroup) (parent string, err error)
+}
+
+// cgroupMemory is what this process made of control groups. It may be lost: what is not in it is done again.
+type cgroupMemory struct {
+	mu   sync.Mutex
+	pods map[types.UID]madeCgroup
+}
+
+// madeCgroup is a control group as it was made last.
+type madeCgroup struct {
+	resources host.CgroupResources
+	parent    string
+}
+
+func newCgroupMemory() *cgroupMemory { return &cgroupMemory{pods: map[types.UID]madeCgroup{}} }
+
+func (m *cgroupMemory) get(uid types.UID) (madeCgroup, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	made, ok := m.pods[uid]
+	return made, ok
+}
+
+func (m *cgroupMemory) set(uid types.UID, made madeCgroup) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pods[uid] = made
+}
+
+func (m *cgroupMemory) forget(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+}
+
+// cgroupFor returns the control group that a pod shall have: its shares follow from all that it requests, and it is limited
+// as a whole if each of its containers is, or it is by itself.
+func cgroupFor(pod *v1.Pod) host.PodCgroup {
+	out := host.PodCgroup{UID: pod.UID, Class: podrules.QOSClass(pod), Resources: host.CgroupResources{CPUShares: host.MinCPUShares}}
+	if out.Class == v1.PodQOSBestEffort {
+		return out
+	}
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	out.Resources.CPUShares = cri.CPUShares(requests.Cpu().MilliValue())
+	if limited(pod, v1.ResourceCPU) {
+		out.Resources.CPUQuota = cri.CPUQuota(limits.Cpu().MilliValue())
+	}
+	if limited(pod, v1.ResourceMemory) {
+		out.Resources.MemoryBytes = limits.Memory().Value()
+	}
+	return out
+}
+
+// limited says whether the pod as a whole has a limit of a resource: its own, or those of all its containers.
+func limited(pod *v1.Pod, name v1.ResourceName) bool {
+	if resourcehelper.IsPodLevelLimitsSet(pod) {
+		if own := pod.Spec.Resources.Limits[name]; !own.IsZero() {
+			return true
+		}
+	}
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if own := containers[i].Resources.Limits[name]; own.IsZero() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// widest returns resources that have room for either of two.
+func widest(a, b host.CgroupResources) host.CgroupResources {
+	return host.CgroupResources{
+		CPUShares: max(a.CPUShares, b.CPUShares), CPUQuota: wider(a.CPUQuota, b.CPUQuota), MemoryBytes: wider(a.MemoryBytes, b.MemoryBytes),
+	}
+}
+
+// wider returns the greater of two limits, of which zero is none.
+func wider(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return max(a, b)
+}
+
+// widenCgroup makes the pod's control group with room for what its containers have and for what they shall have. Nothing
+// runs in that of a pod that gets a new sandbox.
+func (p *pass) widenCgroup(ctx context.Context) error {
+	if p.opts.Cgroups == nil {
+		return nil
+	}
+	want := cgroupFor(p.pod)
+	made, known := p.cgroups.get(p.pod.UID)
+	switch {
+	case p.actions.CreateSandbox:
+	case known && made.resources == want.Resources:
+		p.cgroupParent = made.parent
+		return nil
+	case known:
+		want.Resources = widest(made.resources, want.Resources)
+	default: // what an earlier process made may be less
+		want.Resources = host.CgroupResources{CPUShares: want.Resources.CPUShares}
+	}
+	return p.setCgroup(ctx, want)
+}
+
+// settleCgroup gives the pod's control group what its containers have now.
+func (p *pass) settleCgroup(ctx context.Context) error {
+	if p.opts.Cgroups == nil {
+		return nil
+	}
+	want := cgroupFor(p.pod)
+	if made, known := p.cgroups.get(p.pod.UID); !known || made.resources == want.Resources {
+		return nil
+	}
+	return p.setCgroup(ctx, want)
+}
+
+func (p *pass) setCgroup(ctx context.Context, want host.PodCgroup) error {
+	timed, cancel := context.WithTimeout(ctx, hostTimeout)
+	defer cancel()
+	parent, err := p.opts.Cgroups.EnsurePodCgroup(timed, want)
+	switch {
+	case errdefs.IsNotImplemented(err):
+		return nil
+	case err != nil:
+		if !untold(ctx, err) {
+			p.event(v1.EventTypeWarning, "FailedCreatePodContainer", fmt.Sprintf("unable to ensure pod container exists: %v", err))
+		}
+		return fmt.Errorf("making the control group of the pod: %w", err)
+	}
+	p.cgroupParent = parent
+	p.cgroups.set(p.pod.UID, madeCgroup{want.Resources, parent})
+	return nil
+}

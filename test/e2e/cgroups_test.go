@@ -1,0 +1,113 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// groupsOf returns the directories of the pod's control group in every hierarchy of the host.
+func (k *tester) groupsOf(pod *v1.Pod) []string {
+	k.Helper()
+	out, err := k.host.Exec(k.Context(), "find", "/sys/fs/cgroup", "-type", "d", "-path", "*/tombolo/kubepods/*", "-name", "pod"+string(pod.UID))
+	must(k.T, err)
+	return strings.Fields(out)
+}
+
+// groupFile returns the content of the first file of these names in the pod's group or a group above it.
+func (k *tester) groupFile(pod *v1.Pod, above string, names ...string) string {
+	k.Helper()
+	for _, dir := range k.groupsOf(pod) {
+		for _, name := range names {
+			if out, err := k.host.Exec(k.Context(), "cat", dir+above+"/"+name); err == nil {
+				return name + "=" + strings.TrimSpace(out)
+			}
+		}
+	}
+	k.Fatalf("no %q in the groups %q", names, k.groupsOf(pod))
+	return ""
+}
+
+func limits(cpu, memory string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// TestPodHasAControlGroupThatHoldsItsContainersAndGoesWithIt: of each class.
+func TestPodHasAControlGroupThatHoldsItsContainersAndGoesWithIt(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	for _, tt := range []struct {
+		name, class           string
+		resources             v1.ResourceRequirements
+		memory, shares, quota []string
+	}{
+		{"besteffort", "besteffort", v1.ResourceRequirements{}, nil, []string{"cpu.shares=2", "cpu.weight=1"}, []string{"cpu.cfs_quota_us=-1", "cpu.max=max 100000"}},
+		{"burstable", "burstable", v1.ResourceRequirements{Requests: limits("100m", "16Mi"), Limits: limits("200m", "64Mi")},
+			[]string{"memory.limit_in_bytes=67108864", "memory.max=67108864"}, []string{"cpu.shares=102", "cpu.weight=4"}, []string{"cpu.cfs_quota_us=20000", "cpu.max=20000 100000"}},
+		{"guaranteed", "", v1.ResourceRequirements{Requests: limits("100m", "32Mi"), Limits: limits("100m", "32Mi")},
+			[]string{"memory.limit_in_bytes=33554432", "memory.max=33554432"}, []string{"cpu.shares=102", "cpu.weight=4"}, []string{"cpu.cfs_quota_us=10000", "cpu.max=10000 100000"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			k := k.part(t)
+			pod := k.awaitPodReady(k.create(k.pod(tt.name, `exec sleep 1d`, func(p *v1.Pod) { p.Spec.Containers[0].Resources = tt.resources })))
+			groups := k.groupsOf(pod)
+			if len(groups) == 0 {
+				t.Fatal("it has none")
+			}
+			for _, dir := range groups {
+				if !strings.HasSuffix(dir, strings.ReplaceAll("/tombolo/kubepods/"+tt.class+"/pod"+string(pod.UID), "//", "/")) {
+					t.Errorf("it is at %s", dir)
+				}
+			}
+			k.requireOneOf(tt.shares, k.groupFile(pod, "", "cpu.shares", "cpu.weight"))
+			k.requireOneOf(tt.quota, k.groupFile(pod, "", "cpu.cfs_quota_us", "cpu.max"))
+			if tt.memory != nil {
+				k.requireOneOf(tt.memory, k.groupFile(pod, "", "memory.limit_in_bytes", "memory.max"))
+			}
+			id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
+			if _, err := k.host.Exec(t.Context(), "test", "-d", groups[0]+"/"+id); err != nil {
+				t.Errorf("its container is elsewhere: %v", err)
+			}
+			if tt.class != "" {
+				k.requireOneOf([]string{"cpu.shares", "cpu.weight"}, strings.Split(k.groupFile(pod, "/..", "cpu.shares", "cpu.weight"), "=")[0])
+			}
+			k.remove(pod)
+			k.awaitGone(pod, usual)
+			eventually(t, usual, "the end of its control group", func() error {
+				if left := k.groupsOf(pod); len(left) > 0 {
+					return fmt.Errorf("left: %q", left)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func (k *tester) requireOneOf(want []string, got string) {
+	k.Helper()
+	for _, w := range want {
+		if w == got {
+			return
+		}
+	}
+	k.Errorf("got %s, want one of %q", got, want)
+}
+
+// TestPodAsAWholeIsLimited although none of its containers is.
+func TestPodAsAWholeIsLimited(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	pod := k.create(k.pod("whole", `exec sleep 1d`, func(p *v1.Pod) {
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: limits("100m", "32Mi"), Limits: limits("300m", "48Mi")}
+	}))
+	pod = k.awaitPodReady(pod)
+	k.requireOneOf([]string{"memory.limit_in_bytes=50331648", "memory.max=50331648"}, k.groupFile(pod, "", "memory.limit_in_bytes", "memory.max"))
+	k.requireOneOf([]string{"cpu.cfs_quota_us=30000", "cpu.max=30000 100000"}, k.groupFile(pod, "", "cpu.cfs_quota_us", "cpu.max"))
+}
