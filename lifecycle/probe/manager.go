@@ -76,7 +76,7 @@ type Manager struct {
 // podProbes are the workers of one pod.
 type podProbes struct {
 	workers map[probeKey]*worker
-	// terminating says that startup and liveness are not asked any more.
+	// terminating says that startup and liveness of regular containers are not asked any more.
 	terminating bool
 }
 
@@ -143,14 +143,16 @@ func (m *Manager) Sync(pod *v1.Pod) {
 			{podrules.StartupProbe, c.StartupProbe}, {podrules.ReadinessProbe, c.ReadinessProbe}, {podrules.LivenessProbe, c.LivenessProbe},
 		} {
 			if p.spec != nil {
-				m.ensure(probes, pod, c, p.kind, p.spec)
+				m.ensure(probes, pod, c, kind == podrules.Sidecar, p.kind, p.spec)
 			}
 		}
 	}
 }
 
 // ensure starts the worker of a probe or tells it of the pod's newest version. Call it with mu held.
-func (m *Manager) ensure(probes *podProbes, pod *v1.Pod, c *v1.Container, kind podrules.ProbeKind, spec *v1.Probe) {
+func (m *Manager) ensure(
+	probes *podProbes, pod *v1.Pod, c *v1.Container, sidecar bool, kind podrules.ProbeKind, spec *v1.Probe,
+) {
 	key := probeKey{c.Name, kind}
 	if w := probes.workers[key]; w != nil {
 		w.pod.Store(pod)
@@ -160,6 +162,7 @@ func (m *Manager) ensure(probes *podProbes, pod *v1.Pod, c *v1.Container, kind p
 		return
 	}
 	w := newWorker(m, pod, c, kind, spec)
+	w.sidecar = sidecar
 	probes.workers[key] = w
 	first := m.spread(w)
 	m.workers.Go(func() { w.work(first) })
@@ -178,7 +181,8 @@ func (m *Manager) spread(w *worker) time.Duration {
 	return rand.N(w.period) //nolint:gosec // it spreads load and protects nothing.
 }
 
-// StopStartupAndLiveness ends the probes that could have a container of a terminating pod killed. Readiness goes on.
+// StopStartupAndLiveness ends the probes that could have a regular container of a terminating pod killed. Readiness goes on,
+// and so does everything about sidecars.
 func (m *Manager) StopStartupAndLiveness(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,8 +191,8 @@ func (m *Manager) StopStartupAndLiveness(uid types.UID) {
 		return
 	}
 	probes.terminating = true
-	for key, w := range probes.workers {
-		if key.kind != podrules.ReadinessProbe {
+	for _, w := range probes.workers {
+		if w.endsWithPod() {
 			w.stop(podrules.ProbeSucceeded)
 		}
 	}

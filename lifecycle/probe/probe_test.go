@@ -393,6 +393,33 @@ func TestNothingElseIsAskedBeforeTheStartupProbeSucceeded(t *testing.T) {
 	})
 }
 
+func TestWhatHappensToThePodBringsNoFailuresCloserTogether(t *testing.T) {
+	for name, edit := range map[string]func(*v1.Container){
+		"liveness": liveness(),
+		"startup":  func(c *v1.Container) { c.StartupProbe = execProbe() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.pass(time.Minute)
+				pod := testPod("a", edit)
+				w.m.Sync(pod)
+				w.pass(65 * time.Second)
+				w.shows("a", "1", cri.ContainerRunning)
+				w.answer("1", answer{code: 1})
+				for at := 65 * time.Second; at < 90*time.Second; at += 3 * time.Second {
+					w.pass(at)
+					w.m.Sync(pod) // as after the end of another container, or a new label
+				}
+				w.pass(2 * time.Minute)
+				want := []time.Duration{65 * time.Second, 75 * time.Second, 85 * time.Second}
+				if diff := cmp.Diff(want, w.triedAt("1")); diff != "" {
+					t.Errorf("tried at (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 func TestStartedContainerIsNotStartedAgainAfterARestartOfTheProcess(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.shows("a", "1", cri.ContainerRunning)
@@ -499,6 +526,28 @@ func TestOnlyReadinessIsAskedWhileThePodTerminates(t *testing.T) {
 		if n := len(w.m.results.by); n != 0 {
 			t.Errorf("%d results of a removed pod are kept", n)
 		}
+	})
+}
+
+func TestSidecarThatHasNotStartedIsNotSaidToHaveWhenItsPodTerminates(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.shows("a", "1", cri.ContainerRunning)
+		w.answer("1", answer{code: 1})
+		w.pass(time.Minute)
+		pod := testPod("a", func(c *v1.Container) {
+			c.StartupProbe = execProbe(func(p *v1.Probe) { p.FailureThreshold = 100 })
+			c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		})
+		pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers, nil
+		w.m.Sync(pod)
+		w.pass(65 * time.Second)
+		w.m.StopStartupAndLiveness("a")
+		w.pass(5 * time.Minute)
+		w.expect(podrules.StartupProbe, "1", podrules.ProbeUnknown)
+		if n := len(w.triedAt("1")); n != 25 {
+			t.Errorf("%d tries in four minutes, want one in each period", n)
+		}
+		w.m.Remove("a")
 	})
 }
 

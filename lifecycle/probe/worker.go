@@ -30,6 +30,7 @@ type worker struct {
 	m         *Manager
 	key       probeKey
 	container *v1.Container // as it was when the probe was first seen
+	sidecar   bool
 	spec      *v1.Probe
 	period    time.Duration
 	timeout   time.Duration
@@ -43,13 +44,16 @@ type worker struct {
 	id      string     // the container that is asked
 	stopped bool
 
-	// since is when the container was first seen running and past its hook.
+	// since is when the container was first seen running and past its hook. asked says that it was asked since then.
 	since time.Time
+	asked bool
 	// hold says that nothing is asked until there is another container.
 	hold bool
 	// last and inRow are the outcome of the last try that counted and how many in a row had it.
 	last  podrules.ProbeResult
 	inRow int32
+	// next is when the container is looked at again even if nobody tells the worker to.
+	next time.Time
 }
 
 func newWorker(m *Manager, pod *v1.Pod, c *v1.Container, kind podrules.ProbeKind, spec *v1.Probe) *worker {
@@ -77,6 +81,9 @@ func (w *worker) look() {
 	}
 }
 
+// endsWithPod says whether the probe is not asked any more when its pod terminates.
+func (w *worker) endsWithPod() bool { return w.key.kind != podrules.ReadinessProbe && !w.sidecar }
+
 func (w *worker) containerID() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,8 +107,10 @@ func (w *worker) stop(result podrules.ProbeResult) {
 // whenever it is told to.
 func (w *worker) work(wait time.Duration) {
 	defer w.m.metrics.forget(w)
+	clk := w.m.opts.Clock
+	w.next = clk.Now().Add(wait)
 	for {
-		timer := w.m.opts.Clock.NewTimer(wait)
+		timer, woken := clk.NewTimer(max(w.next.Sub(clk.Now()), 0)), false
 		select {
 		case <-w.ctx.Done():
 			timer.Stop()
@@ -109,15 +118,17 @@ func (w *worker) work(wait time.Duration) {
 		case <-timer.C():
 		case <-w.wake:
 			timer.Stop()
+			woken = true
 		}
-		begin := w.m.opts.Clock.Now()
-		next := w.tick()
-		wait = max(next-w.m.opts.Clock.Since(begin), 0)
+		begin := clk.Now()
+		w.next = begin.Add(w.tick(begin, woken))
 	}
 }
 
-// tick asks the container if it is to be asked now, and returns when to look next.
-func (w *worker) tick() time.Duration {
+// tick asks the container if it is to be asked now, and returns how long after begin it is to be looked at next. A worker
+// that was woken asks before its time only what has not been asked yet, and readiness, which is what somebody may wait
+// for: else whatever happens to the pod would bring the failures of a container closer together.
+func (w *worker) tick(begin time.Time, woken bool) time.Duration {
 	pod := w.pod.Load()
 	rs, err := w.m.opts.Cache.Get(pod.UID)
 	if err != nil || rs == nil {
@@ -134,18 +145,21 @@ func (w *worker) tick() time.Duration {
 		return w.period
 	case cs.State != cri.ContainerRunning || w.hold || w.starting(pod, cs) || !w.due(cs.ID):
 		return w.period
-	case pod.DeletionTimestamp != nil && w.key.kind != podrules.ReadinessProbe:
+	case pod.DeletionTimestamp != nil && w.endsWithPod():
 		w.publish(podrules.ProbeSucceeded)
 		w.hold = true
 		return w.period
+	case woken && w.asked && w.key.kind != podrules.ReadinessProbe:
+		return w.next.Sub(begin)
 	}
 	if w.since.IsZero() {
-		w.since = w.m.opts.Clock.Now()
+		w.since = begin
 	}
 	delay := time.Duration(w.spec.InitialDelaySeconds) * time.Second
-	if left := delay - w.m.opts.Clock.Since(w.since); left > 0 {
+	if left := delay - begin.Sub(w.since); left > 0 {
 		return min(left, w.period)
 	}
+	w.asked = true
 	w.ask(pod, rs, cs.ID)
 	return w.period
 }
@@ -160,7 +174,7 @@ func (w *worker) meet(pod *v1.Pod, cs *cri.ContainerStatus) {
 	w.m.results.drop(w.key.kind, w.id)
 	w.id = cs.ID
 	w.mu.Unlock()
-	w.since, w.hold, w.last, w.inRow = time.Time{}, false, podrules.ProbeUnknown, 0
+	w.since, w.asked, w.hold, w.last, w.inRow = time.Time{}, false, false, podrules.ProbeUnknown, 0
 	if w.key.kind == podrules.StartupProbe && shownStarted(pod, cs) {
 		w.publish(podrules.ProbeSucceeded)
 		w.hold = true
