@@ -133,15 +133,17 @@ func (e *Engine) confirmGone(ctx context.Context, p pleg.PodRecord) bool {
 	}
 }
 
+// killOrphan stops what nobody wants. The lock is held throughout, so that a pod that is wanted in this very moment is either
+// seen here or made after the orphan has ended.
 func (e *Engine) killOrphan(p pleg.PodRecord) {
-	if _, wanted := e.pod(p.UID); wanted {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, wanted := e.desired[p.UID]; wanted {
 		return
 	}
 	e.log.Info("stopping an orphan: its pod is gone from the API", "pod", p.Namespace+"/"+p.Name, "uid", p.UID)
 	e.metrics.orphans.Inc()
-	e.mu.Lock()
 	e.seen[p.UID] = struct{}{}
-	e.mu.Unlock()
 	grace := removedGrace
 	e.workers.Update(podworker.Update{
 		Type: podworker.Kill, Grace: &grace,

@@ -104,7 +104,7 @@ func (w *Workers) Update(u Update) {
 		wk = &worker{uid: u.uid(), wake: make(chan struct{}, 1)}
 		w.byUID[wk.uid] = wk
 	}
-	if u.Type == Create && wk.pod != nil && !wk.state.terminatingAt.IsZero() {
+	if u.Type == Create && !wk.state.terminatingAt.IsZero() {
 		wk.restart = true
 		return
 	}
