@@ -35,14 +35,18 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 		out.Terminal = true // sidecars, which may still run, are stopped after the hooks
 		return out, nil
 	}
+	deadline, limited := status.Deadline(pod, st.StartTime)
 	if podrules.Terminal(st.Phase) {
-		if st.Reason == status.ReasonDeadlineExceeded && !status.EndIsTold(pod) {
+		switch {
+		case st.Reason != status.ReasonDeadlineExceeded:
+		case status.EndIsTold(pod):
+			out.Begun = deadline
+		default:
 			e.opts.Recorder.Event(podref.Pod(pod), v1.EventTypeNormal, status.ReasonDeadlineExceeded, status.MessageDeadlineExceeded)
 		}
 		out.Terminal = true
 		return out, nil
 	}
-	deadline, limited := status.Deadline(pod, st.StartTime)
 	if !limited {
 		return e.syncActive(ctx, pod, rs)
 	}

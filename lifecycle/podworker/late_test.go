@@ -82,3 +82,30 @@ func TestDeadlineRecedesAtMostOnceAndOnlyForALostHost(t *testing.T) {
 		t.Error("no deadline moved, so the test proves nothing")
 	}
 }
+
+func TestBudgetOfAPodThatEndsByItselfBeginsOnce(t *testing.T) {
+	second := time.Second
+	for _, tc := range []struct {
+		name             string
+		begun, now, want time.Duration
+	}{
+		{"gets its whole grace period", 0, 100 * second, 160 * second},
+		{"gets what an earlier process left of it", 100 * second, 111 * second, 160 * second},
+		{"gets time for its end if nothing is left", 100 * second, 300 * second, 310 * second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var s state
+			s.admit(&Update{Type: Create, Pod: pod(60)}, pod(60), t0)
+			var begun time.Time
+			if tc.begun > 0 {
+				begun = t0.Add(tc.begun)
+			}
+			if !s.complete(pod(60), begun, t0.Add(tc.now)) || s.complete(pod(60), begun, t0.Add(tc.now+second)) {
+				t.Error("it is news exactly once")
+			}
+			if got := s.deadline.Sub(t0); got != tc.want {
+				t.Errorf("deadline is %s, want %s", got, tc.want)
+			}
+		})
+	}
+}

@@ -100,7 +100,7 @@ func (w *Workers) step(wk *worker, j job, lastAct time.Time) (acted bool, err er
 	}
 	w.begin(wk, j)
 	if j.phase == PhaseTerminating {
-		j.deadline = w.reached(wk)
+		j.deadline = w.reached(wk, begin)
 	}
 	return w.dispatch(wk, j, status)
 }
@@ -111,7 +111,7 @@ func (w *Workers) dispatch(wk *worker, j job, status *cri.PodStatus) (acted bool
 		out, err := w.steps.SyncPod(j.ctx, j.update, j.pod, status)
 		w.wakeAt(wk, out.WakeAt)
 		if out.Terminal && err == nil {
-			w.completed(wk)
+			w.completed(wk, out.Begun)
 		}
 		return out.Acted, err
 	case PhaseTerminating:
@@ -144,11 +144,16 @@ func (w *Workers) begin(wk *worker, j job) {
 	}
 }
 
-// reached notes that the host answered and returns the deadline that holds now.
-func (w *Workers) reached(wk *worker) time.Time {
+// reached notes that the host answered, for which the step has waited since the given time, and returns the deadline that
+// holds now.
+func (w *Workers) reached(wk *worker, since time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wk.state.reached(w.clock.Now())
+	now := w.clock.Now()
+	if now.Sub(since) >= longWait {
+		wk.state.lost(since)
+	}
+	wk.state.reached(now)
 	return wk.state.deadline
 }
 
@@ -159,14 +164,10 @@ func (w *Workers) wakeAt(wk *worker, at time.Time) {
 }
 
 // completed records that the pod ended by itself.
-func (w *Workers) completed(wk *worker) {
+func (w *Workers) completed(wk *worker, begun time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if wk.state.terminatingAt.IsZero() {
-		now := w.clock.Now()
-		wk.state.terminatingAt = now
-		wk.state.ask(max(gracePeriod(wk.pod), minGrace))
-		wk.state.shorten(now.Add(wk.state.grace))
+	if wk.state.complete(wk.pod, begun, w.clock.Now()) {
 		w.log.Info("pod ended by itself", "uid", wk.uid)
 	}
 }

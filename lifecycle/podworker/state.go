@@ -33,6 +33,8 @@ const (
 	// lateGrace is what a pod still gets whose deletion deadline passed while no node process was running: enough for a
 	// short hook, never more than the pod's own grace period.
 	lateGrace = 10 * time.Second
+	// longWait is how long a step may wait for an observation before that counts as a host that cannot be reached.
+	longWait = 2 * time.Second
 )
 
 // state is what is known of one pod's progress. Times are only ever set, never cleared.
@@ -195,19 +197,40 @@ func nextDeadline(s *state, u *Update, known *v1.Pod, now time.Time) time.Time {
 // saw it: its budget began with the deletion.
 func firstDeadline(s *state, pod *v1.Pod, now time.Time) time.Time {
 	grace := max(gracePeriod(pod), minGrace)
-	whole := now.Add(grace)
 	if pod.DeletionTimestamp == nil || s.firstSeen.Before(now) {
-		return whole
+		return now.Add(grace)
 	}
-	floor := now.Add(min(grace, lateGrace))
-	left := pod.DeletionTimestamp.Time
+	return leftOf(pod.DeletionTimestamp.Time, grace, now)
+}
+
+// complete notes that the pod ended by itself, and says whether that is news. It gets its whole grace period, unless an
+// earlier process began to end it at a time that is not zero: its budget began then.
+func (s *state) complete(pod *v1.Pod, begun, now time.Time) bool {
+	if !s.terminatingAt.IsZero() {
+		return false
+	}
+	grace := max(gracePeriod(pod), minGrace)
+	s.terminatingAt = now
+	s.ask(grace)
+	if begun.IsZero() {
+		s.shorten(now.Add(grace))
+	} else {
+		s.shorten(leftOf(begun.Add(grace), grace, now))
+	}
+	return true
+}
+
+// leftOf is when a budget ends that began before this process saw the pod: at its end, but neither before a late pod has had
+// its time nor later than a whole grace period from now.
+func leftOf(end time.Time, grace time.Duration, now time.Time) time.Time {
+	floor, whole := now.Add(min(grace, lateGrace)), now.Add(grace)
 	switch {
-	case left.Before(floor):
+	case end.Before(floor):
 		return floor
-	case left.After(whole):
+	case end.After(whole):
 		return whole
 	default:
-		return left
+		return end
 	}
 }
 

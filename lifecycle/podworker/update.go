@@ -80,8 +80,10 @@ type Steps interface {
 
 // Outcome is how a sync without an error ended.
 type Outcome struct {
-	// Terminal says that the pod ended by itself and shall be terminated.
+	// Terminal says that the pod ended by itself and shall be terminated. Begun is when an earlier process began with that, zero
+	// if none did: the pod's grace period runs since.
 	Terminal bool
+	Begun    time.Time
 	// Acted says that something was changed in the runtime: the next step must not begin before that can be seen.
 	Acted bool
 	// WakeAt is when the pod is due again at the latest, whatever else is told. Zero is no such time.

@@ -31,6 +31,8 @@ type fakeSteps struct {
 	sync        func(ctx context.Context) (Outcome, error)
 	terminating func(ctx context.Context, deadline time.Time) error
 	terminated  func() error
+	// terminatingRuntime is what the end of an orphan's step is.
+	terminatingRuntime func() error
 }
 
 func (f *fakeSteps) note(s string) {
@@ -66,6 +68,9 @@ func (f *fakeSteps) SyncTerminatingPod(ctx context.Context, _ *v1.Pod, _ *cri.Po
 
 func (f *fakeSteps) SyncTerminatingRuntimePod(context.Context, *RuntimePod, time.Time) error {
 	f.note("terminating-runtime")
+	if f.terminatingRuntime != nil {
+		return f.terminatingRuntime()
+	}
 	return nil
 }
 
@@ -77,21 +82,37 @@ func (f *fakeSteps) SyncTerminatedPod(context.Context, *v1.Pod, *cri.PodStatus) 
 	return nil
 }
 
-// fakeCache answers at once and remembers how new the answer had to be.
+// fakeCache answers after a while and remembers how new the answer had to be.
 type fakeCache struct {
 	mu    sync.Mutex
 	asked []time.Time
+	takes time.Duration
 	err   error
 	runs  bool
 }
 
 func (f *fakeCache) MayRun(types.UID) bool { return f.runs }
 
-func (f *fakeCache) GetNewerThan(_ context.Context, uid types.UID, t time.Time) (*cri.PodStatus, error) {
+func (f *fakeCache) GetNewerThan(ctx context.Context, uid types.UID, t time.Time) (*cri.PodStatus, error) {
+	f.mu.Lock()
+	f.asked = append(f.asked, t)
+	takes, err := f.takes, f.err
+	f.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return &cri.PodStatus{UID: uid}, err
+}
+
+// takes is how long answers take from now on.
+func (f *fakeCache) take(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = append(f.asked, t)
-	return &cri.PodStatus{UID: uid}, f.err
+	f.takes = d
 }
 
 // harness runs body in a bubble whose clock is fake and checks that every goroutine ended.
@@ -191,6 +212,32 @@ func TestShorterGraceInterruptsTheTerminatingStep(t *testing.T) {
 	})
 }
 
+func TestDeadlineThatPassesWhileNothingCanBeObservedIsMovedOnce(t *testing.T) {
+	steps := &fakeSteps{}
+	steps.terminating = func(context.Context, time.Time) error { return errors.New("runtime says no") }
+	harness(t, steps, func(w *Workers, cache *fakeCache) {
+		w.Update(Update{Type: Create, Pod: pod(30)})
+		synctest.Wait()
+		cache.take(5 * time.Minute) // the link was cut before the pod's start could be seen
+		w.Update(Update{Type: Change, Pod: deleted(30, 30, time.Now())})
+		time.Sleep(time.Minute)
+		w.Update(Update{Type: Change, Pod: deleted(30, 30, time.Now())})
+		time.Sleep(4*time.Minute - time.Second)
+		cache.take(0) // for the next step
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(steps.deadlines) < 2 {
+			t.Errorf("%d steps", len(steps.deadlines))
+		}
+		for _, d := range steps.deadlines {
+			if d != 310*time.Second {
+				t.Errorf("deadlines %v, want ten seconds after the first observation", steps.deadlines)
+				break
+			}
+		}
+	})
+}
+
 func TestFailedTerminationIsRetriedUntilItSucceeds(t *testing.T) {
 	tries := 0
 	steps := &fakeSteps{terminating: func(context.Context, time.Time) error {
@@ -277,6 +324,27 @@ func TestOrphanIsStoppedAndForgotten(t *testing.T) {
 		expect(t, steps, "terminating-runtime")
 		if w.Known("u9") {
 			t.Error("an orphan that ended is still remembered")
+		}
+	})
+}
+
+func TestPodThatIsWantedWhileItStopsAsAnOrphanStartsAfterIt(t *testing.T) {
+	steps := &fakeSteps{}
+	tries := 0
+	steps.terminatingRuntime = func() error {
+		if tries++; tries == 1 {
+			return errors.New("runtime says no")
+		}
+		return nil
+	}
+	harness(t, steps, func(w *Workers, _ *fakeCache) {
+		w.Update(Update{Type: Kill, Runtime: &RuntimePod{UID: "u1"}, Grace: ptr.To(time.Second)})
+		synctest.Wait()
+		w.Update(Update{Type: Create, Pod: pod(30)}) // its manifest is back
+		time.Sleep(5 * time.Second)
+		expect(t, steps, "terminating-runtime", "terminating-runtime")
+		if w.Known("u1") {
+			t.Error("the pod cannot be created anew")
 		}
 	})
 }
