@@ -12,7 +12,8 @@
 // that a container whose status never comes makes only its own pod stale. A pod whose inspection fails keeps its
 // last good observation next to the error, and is inspected again after a pause that grows. A single pod is listed and
 // inspected on demand: after our own actions (RequestRelist), to see their effect at once, and when somebody waits for an
-// observation that is not there yet (GetNewerThan).
+// observation that is not there yet (GetNewerThan). A pod of which a container was killed is inspected once more a second
+// later, when the runtime knows for what reason.
 //
 // # Watching
 //

@@ -187,6 +187,9 @@ func (l *loop) inspected(ctx context.Context, f *flight, s *snapshot, status *cr
 	if !changed && r.again {
 		events = append(events, Event{UID: f.uid, Type: PodSync})
 	}
+	if killedSince(r.states, status) {
+		l.inspectLater(ctx, f.uid)
+	}
 	r.states, r.at, r.again = now, s.at, false
 	l.forgive(f.uid)
 	l.p.cache.set(status)

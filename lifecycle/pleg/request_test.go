@@ -119,6 +119,37 @@ func TestRequestedInspectionSeesWhatNoListTells(t *testing.T) {
 	}
 }
 
+func TestReasonThatTheRuntimeLearnsLateIsSeen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code int32
+		more int
+	}{"killed": {137, 1}, "ended by itself": {1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
+				pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})
+				relists(1)
+				rt.Exit(pod.Containers["main"], tc.code)
+				relists(1)
+				drain(p)
+				inspected := len(rt.Calls("ContainerStatus"))
+				rt.MarkOOM(pod.Containers["main"])
+				time.Sleep(10 * lateReason)
+				synctest.Wait()
+				if n := len(rt.Calls("ContainerStatus")) - inspected; n != tc.more {
+					t.Errorf("%d more inspections, want %d", n, tc.more)
+				}
+				st, err := p.Get("a")
+				if seen := st.Newest("main").Reason == "OOMKilled"; err != nil || seen != (tc.more > 0) {
+					t.Errorf("observed %+v, %v", st.Newest("main"), err)
+				}
+				if told := slices.Contains(drain(p), Event{UID: "a", Type: PodSync}); told != (tc.more > 0) {
+					t.Errorf("told: %t", told)
+				}
+			})
+		})
+	}
+}
+
 func TestRequestDuringAnInspectionIsDoneAfterIt(t *testing.T) {
 	observed(t, func(t *testing.T, p *PLEG, rt *fakecri.Runtime) {
 		pod := rt.Seed(fakecri.Pod{UID: "a", Name: "p", Containers: []string{"main"}})

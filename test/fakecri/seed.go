@@ -31,6 +31,17 @@ func (r *Runtime) ExitReason(id string, code int32, reason string) {
 	r.wake()
 }
 
+// MarkOOM says of a container that ended that the kernel killed it for want of memory, as a runtime that learns of it late.
+func (r *Runtime) MarkOOM(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle()
+	if c := r.containers[id]; c != nil && !c.finished.IsZero() {
+		c.reason = "OOMKilled"
+		r.wake()
+	}
+}
+
 // Lose makes a container UNKNOWN with no creation time, as after a crash of containerd. Its process lives on until it
 // is stopped.
 func (r *Runtime) Lose(id string) {

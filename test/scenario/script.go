@@ -49,6 +49,7 @@ func init() { //nolint:gochecknoinits // commands refer to each other through pa
 		"probe":        probeFails,    // probe TARGET fails=N: the first N tries fail, -1 for all
 		"message":      message,       // message UID/CONTAINER N TEXT: the termination message of the N-th restart
 		"exit":         exitContainer, // exit UID/CONTAINER code=1 [reason=OOMKilled]
+		"mark-oom":     markOOM,       // mark-oom UID/CONTAINER: the runtime learns that its end was one for want of memory
 		"lose":         lose,          // lose UID/CONTAINER: its state becomes UNKNOWN while it lives
 		"remove":       remove,        // remove UID/CONTAINER: its records that do not run vanish
 		"forget":       forget,        // forget UID: all records of the pod vanish
@@ -294,6 +295,14 @@ func exitContainer(p *player, a args) error {
 	return err
 }
 
+func markOOM(p *player, a args) error {
+	c, err := p.newest(a)
+	if err == nil {
+		p.Runtime.MarkOOM(c.ID)
+	}
+	return err
+}
+
 func lose(p *player, a args) error {
 	c, err := p.newest(a)
 	if err == nil {
@@ -397,6 +406,9 @@ func fault(p *player, a args) error {
 		end = p.API.inject(f)
 	default:
 		return errors.New("use fault cri|host|api METHOD")
+	}
+	if f.Method == "ExecSync" { // what probes ask
+		p.excuses.all(f.UID)
 	}
 	side, name := blindHost, a.value("as")
 	if a.at(0) == "api" {
