@@ -88,10 +88,10 @@ func (f *feed) run(ctx context.Context, send func(context.Context, lifecycle.Pod
 
 // poll reads once and says what changed. An origin that cannot be read changes nothing.
 func (f *feed) poll(ctx context.Context) []lifecycle.PodEvent {
+	wrong := map[string]error{}
 	docs, broken, err := f.origin.read(ctx)
 	if errors.Is(err, fs.ErrNotExist) && !f.synced {
-		f.report(f.name, err)
-		err = nil // there never was anything
+		wrong[f.name], err = err, nil // there never was anything
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -101,7 +101,7 @@ func (f *feed) poll(ctx context.Context) []lifecycle.PodEvent {
 	}
 	good := map[string][]*v1.Pod{}
 	for path, err := range broken {
-		f.report(path, err)
+		wrong[path] = err
 		if before, ok := f.good[path]; ok {
 			good[path] = before
 		}
@@ -109,21 +109,27 @@ func (f *feed) poll(ctx context.Context) []lifecycle.PodEvent {
 	for _, doc := range docs {
 		pods, err := doc.pods(f.node)
 		if err != nil {
-			f.report(doc.origin, err)
+			wrong[doc.origin] = err
 			pods = f.good[doc.origin]
-		} else {
-			delete(f.said, doc.origin)
 		}
 		good[doc.origin] = pods
 	}
-	delete(f.said, f.name)
 	f.good = good
-	events := f.diff(f.merge())
+	events := f.diff(f.merge(wrong))
+	f.complainOf(wrong)
 	if !f.synced {
 		f.synced = true
 		events = append(events, lifecycle.PodEvent{Type: lifecycle.SourceSynced})
 	}
 	return events
+}
+
+// complainOf complains of everything that is wrong now, and forgets what was.
+func (f *feed) complainOf(wrong map[string]error) {
+	maps.DeleteFunc(f.said, func(origin, _ string) bool { return wrong[origin] == nil })
+	for _, origin := range slices.Sorted(maps.Keys(wrong)) {
+		f.report(origin, wrong[origin])
+	}
 }
 
 // report complains of something once.
@@ -136,15 +142,16 @@ func (f *feed) report(origin string, err error) {
 	f.complain(origin, err)
 }
 
-// merge puts the pods of all manifests together. Of two with the same name the one of the first manifest wins.
-func (f *feed) merge() map[types.UID]*v1.Pod {
+// merge puts the pods of all manifests together. Of two with the same name the one of the first manifest wins, and the other
+// is wrong.
+func (f *feed) merge(wrong map[string]error) map[types.UID]*v1.Pod {
 	pods := map[types.UID]*v1.Pod{}
 	names := map[types.NamespacedName]string{}
 	for _, origin := range slices.Sorted(maps.Keys(f.good)) {
 		for _, pod := range f.good[origin] {
 			name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 			if other, taken := names[name]; taken {
-				f.report(origin, errors.New("metadata.name: pod "+name.String()+" is in "+other+" already"))
+				wrong[origin] = errors.Join(wrong[origin], errors.New("metadata.name: pod "+name.String()+" is in "+other+" already"))
 				continue
 			}
 			names[name] = origin

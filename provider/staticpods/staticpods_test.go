@@ -205,6 +205,11 @@ func TestDirectoryIsFollowed(t *testing.T) {
 	if last := (*complaints)[len(*complaints)-1]; !strings.Contains(last, "web.yaml already") {
 		t.Errorf("complaint %q, want one that names the other manifest", last)
 	}
+	said := len(*complaints)
+	expect("again refused")
+	if n := len(*complaints) - said; n != 0 {
+		t.Errorf("%d complaints of what was complained of: %q", n, *complaints)
+	}
 	if err := os.Rename(dir, dir+"-gone"); err != nil {
 		t.Fatal(err)
 	}
