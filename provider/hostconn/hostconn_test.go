@@ -146,11 +146,7 @@ func TestHostIsReachedOverMutualTLSAndFoundAgain(t *testing.T) {
 	}
 
 	_, _ = serve(t, hostFiles, address)
-	begin := time.Now()
 	eventually(t, "an answer", func() bool { return second(c.Host.ListPods(t.Context())) == nil })
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("found again after %s", took)
-	}
 	if err := c.Err(); err != nil {
 		t.Error(err)
 	}
@@ -212,11 +208,7 @@ func TestHostPartRunsInProcessAndWaitsForTheRuntime(t *testing.T) {
 	wg.Go(func() { _ = server.Serve(listener) })
 	defer wg.Wait()
 	defer server.Stop()
-	begin := time.Now()
 	eventually(t, "an answer", func() bool { return second(runtimeOf(c).Version(t.Context())) == nil })
-	if took := time.Since(begin); took > 3*time.Second {
-		t.Errorf("found after %s", took)
-	}
 	if err := c.Err(); err != nil {
 		t.Error(err)
 	}

@@ -127,6 +127,20 @@ func try(t testing.TB, req host.ProbeRequest) *host.ProbeResult {
 	return result
 }
 
+// tryLonger tries again and again, with more and more time, until the failure is the wanted one: a busy machine may need long
+// to come to where the server stops.
+func tryLonger(t testing.TB, req host.ProbeRequest, want func(timeout time.Duration) string) {
+	t.Helper()
+	var got *host.ProbeResult
+	for req.Timeout = 50 * time.Millisecond; req.Timeout < longTimeout; req.Timeout *= 3 {
+		got = try(t, req)
+		if got.Outcome == host.ProbeFailure && strings.Contains(got.Output, want(req.Timeout)) {
+			return
+		}
+	}
+	t.Errorf("got %+v, want %q", got, want(req.Timeout/3))
+}
+
 func TestRequestsThatMakeNoSenseAreErrorsThatNameTheFault(t *testing.T) {
 	good := host.TCPRequest{Host: "127.0.0.1", Port: 1}
 	for name, test := range map[string]struct {
