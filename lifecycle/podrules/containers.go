@@ -61,13 +61,3 @@ func Find(pod *v1.Pod, name string) (*v1.Container, ContainerKind) {
 func AsContainer(ec *v1.EphemeralContainer) *v1.Container {
 	return (*v1.Container)(&ec.EphemeralContainerCommon)
 }
-
-// HasSidecars says whether the pod has a sidecar.
-func HasSidecars(pod *v1.Pod) bool {
-	for i := range pod.Spec.InitContainers {
-		if IsSidecar(&pod.Spec.InitContainers[i]) {
-			return true
-		}
-	}
-	return false
-}

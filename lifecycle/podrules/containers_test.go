@@ -60,9 +60,6 @@ func TestContainersAreWalkedInTheOrderOfTheSpec(t *testing.T) {
 	if c, _ := Find(pod, "debug"); c.Image != "tools" {
 		t.Error("the ephemeral container lost its image")
 	}
-	if !HasSidecars(pod) || HasSidecars(&v1.Pod{}) {
-		t.Error("HasSidecars is wrong")
-	}
 }
 
 func TestRestartAllTriggered(t *testing.T) {
