@@ -22,6 +22,7 @@ import (
 //	check exit NAME/CONTAINER CODE         its newest end in the API
 //	check reason NAME/CONTAINER REASON     of waiting or termination, now or last
 //	check message NAME/CONTAINER TEXT      of its newest end in the API
+//	check log UID/CONTAINER PATH           of its newest record, relative to the pod's
 //	check sandboxes UID N
 //	check healthy
 func check(p *player, a args) error {
@@ -36,6 +37,12 @@ func check(p *player, a args) error {
 			return fmt.Errorf("%q run", got)
 		}
 		return nil
+	case "log":
+		c, err := p.newest(rest)
+		if err != nil {
+			return err
+		}
+		return equal(rest.at(1), c.Config.GetLogPath())
 	case "sandboxes":
 		uid, _ := rest.target()
 		return equal(rest.at(1), strconv.Itoa(len(p.Runtime.Sandboxes(uid))))
