@@ -10,8 +10,8 @@
 //	┌──────────────────────────────┐            ┌───────────────────────────────┐
 //	│ etcd, kube-apiserver, …      │            │ containerd, CNI bridge cni0   │
 //	│ tombolo node                 │            │ tombolo host                  │
-//	│   bridge tb-<id> 10.x.y.1/24 ├────veth────┤ eth0 10.x.y.2/24              │
-//	└──────────────────────────────┘            │ pods 10.x.(y+1).0/24          │
+//	│   bridge tb-<id> 10.x.y.1/22 ├────veth────┤ eth0 10.x.y.2/22              │
+//	└──────────────────────────────┘            │ pods 10.x.(y+4).0/22          │
 //	                                            └───────────────────────────────┘
 //
 // A host is a set of network, mount, cgroup and UTS namespaces held by one sleeping process. It has its own /run, its own

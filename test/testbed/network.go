@@ -18,11 +18,11 @@ import (
 	"syscall"
 )
 
-// Each testbed has one block of 64 networks of 256 addresses: the first for the machines, the last for Services, the others
+// Each testbed has one block of 16 networks of 1024 addresses: the first for the machines, the last for Services, the others
 // for the pods of one host each.
 const (
 	blockBits   = 18
-	networkBits = 24
+	networkBits = 22
 	maxHosts    = 1<<(networkBits-blockBits) - 2
 )
 

@@ -86,7 +86,7 @@ func TestAddressesOfABlockDoNotMeet(t *testing.T) {
 		}
 	}
 	got := []string{a.bridge().String(), a.host(1).String(), a.pods(1).String(), a.services().String(), a.firstService().String()}
-	want := []string{"10.192.64.1", "10.192.64.2", "10.192.65.0/24", "10.192.127.0/24", "10.192.127.1"}
+	want := []string{"10.192.64.1", "10.192.64.2", "10.192.68.0/22", "10.192.124.0/22", "10.192.124.1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
