@@ -72,8 +72,10 @@ func TestPostStartHookRunsOnceBeforeTheContainerIsReady(t *testing.T) {
 				t.Errorf("before the end of the hook: %v, %+v", err, got.Status)
 			}
 			pod = k.awaitPodReady(pod)
-			if took := time.Since(k.marked(tc.name + "-up")); took < tc.takes {
-				t.Errorf("Ready after %v", took)
+			// The mark may come long after the start, since its program has to get a processor; the API has whole seconds.
+			status := pod.Status.ContainerStatuses[len(pod.Status.ContainerStatuses)-1]
+			if state := status.State.Running; state == nil || time.Since(state.StartedAt.Time) < tc.takes {
+				t.Errorf("Ready too early: %+v", status)
 			}
 			if tc.name != "sleep" && k.lines(tc.name) != 1 {
 				t.Errorf("the hook ran %d times", k.lines(tc.name))
