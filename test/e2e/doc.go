@@ -6,8 +6,8 @@
 // and kubectl.
 //
 // One cluster serves all tests. Tests that only use a node share the node "calm" and run in parallel; tests that kill,
-// cut and restart have the node "storm" to themselves, one after the other; "shore" runs its host part in-process
-// (--host unix://).
+// cut and restart have the nodes "storm" and "squall" to themselves, one after the other on each; "shore" runs its host part
+// in-process (--host unix://).
 //
 // The tests must not know anything of the inside of the product: they look at the API, at kubectl's output, at CRI on the
 // host, at files that pods write into hostPath volumes, at /metrics and at log lines made for people.

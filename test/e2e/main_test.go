@@ -23,7 +23,7 @@ const (
 	setUpTimeout    = 15 * time.Minute // building tombolo without a cache takes most of it
 	tearDownTimeout = time.Minute
 	// parallelTests is how many tests wait at the same time. They need little of the processor.
-	parallelTests = 6
+	parallelTests = 7
 )
 
 // suite is what all tests share; nil if end-to-end tests were not asked for.
@@ -35,7 +35,7 @@ type environment struct {
 	binary  string
 	pki     string // folder of the link's authority and certificates
 
-	calm, storm, shore *site
+	calm, storm, squall, shore *site
 }
 
 func TestMain(m *testing.M) {
@@ -101,10 +101,10 @@ func setUp() (*environment, error) {
 	if err := e.tombolo(ctx, "pki", "init", "--dir", e.pki); err != nil {
 		return e, err
 	}
-	e.calm, e.storm, e.shore = e.newSite("calm"), e.newSite("storm"), e.newSite("shore")
+	e.calm, e.storm, e.squall, e.shore = e.newSite("calm"), e.newSite("storm"), e.newSite("squall"), e.newSite("shore")
 	e.shore.inProcess = true
 	var group errgroup.Group
-	for _, s := range []*site{e.calm, e.storm, e.shore} {
+	for _, s := range []*site{e.calm, e.storm, e.squall, e.shore} {
 		group.Go(func() error {
 			if err := s.start(ctx); err != nil {
 				return fmt.Errorf("starting site %s: %w", s.name, err)
@@ -115,7 +115,7 @@ func setUp() (*environment, error) {
 	if err := group.Wait(); err != nil {
 		return e, err
 	}
-	fmt.Printf("three nodes are Ready (%.1f s)\n", time.Since(begin).Seconds())
+	fmt.Printf("four nodes are Ready (%.1f s)\n", time.Since(begin).Seconds())
 	return e, nil
 }
 
@@ -150,7 +150,7 @@ func (e *environment) tearDown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), tearDownTimeout)
 	defer cancel()
 	var errs []error
-	for _, s := range []*site{e.calm, e.storm, e.shore} {
+	for _, s := range []*site{e.calm, e.storm, e.squall, e.shore} {
 		if s != nil {
 			errs = append(errs, s.close())
 		}

@@ -13,24 +13,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestProcessesAndLinkComeAndGo runs, one after the other, the tests that need a node of their own.
-func TestProcessesAndLinkComeAndGo(t *testing.T) {
-	t.Parallel()
-	s := require(t).storm
-	for _, tc := range []struct {
-		name string
-		run  func(*tester)
-	}{
-		{"a killed node process leaves containers alone and catches up", killedNodeCatchesUp},
-		{"a node process that is told to stop leaves pods alone", stoppedNode},
-		{"a node process killed at any moment starts each container once", nodeKilledWhilePodsStart},
-		{"a node process killed during a deletion finishes it with one hook", nodeKilledWhilePodEnds},
-		{"a killed host process makes the node NotReady and nothing else", killedHost},
-		{"a host process may start before containerd", hostBeforeContainerd},
-		{"a node process killed around a hook after a natural end runs it once", nodeKilledDuringHookAfterExit},
-		{"a link that is cut during a deletion changes nothing", linkCutWhilePodEnds},
-		{"clients that go away leave nothing behind", clientsGoAway},
-	} {
+// disturbance is a test that kills, cuts and restarts, and so needs a node of its own.
+type disturbance struct {
+	name string
+	run  func(*tester)
+}
+
+// runAlone runs tests one after the other on a site that nobody else uses meanwhile.
+func runAlone(t *testing.T, s *site, tests []disturbance) {
+	t.Helper()
+	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			must(t, s.awaitReady(t.Context()))
 			tc.run(on(t, s))
@@ -39,6 +31,35 @@ func TestProcessesAndLinkComeAndGo(t *testing.T) {
 			return // the next one would only tell of the same
 		}
 	}
+}
+
+func TestProcessesAndLinkComeAndGo(t *testing.T) {
+	t.Parallel()
+	runAlone(t, require(t).storm, []disturbance{
+		{"a killed node process leaves containers alone and catches up", killedNodeCatchesUp},
+		{"a node process that is told to stop leaves pods alone", stoppedNode},
+		{"a node process killed at any moment starts each container once", nodeKilledWhilePodsStart},
+		{"a node process killed during a deletion finishes it with one hook", nodeKilledWhilePodEnds},
+		{"a killed host process makes the node NotReady and nothing else", killedHost},
+		{"a host process may start before containerd", hostBeforeContainerd},
+		{"a node process killed around a hook after a natural end runs it once", nodeKilledDuringHookAfterExit},
+		{"a killed node process does not change the readiness of probed pods", nodeKilledWhileProbing},
+		{"a node process killed during a postStart hook runs it once", nodeKilledDuringPostStart},
+		{"a node process killed during a resize finishes it", nodeKilledDuringResize},
+		{"a debug container is not run again by a new node process", debugContainerAndNewNode},
+		{"clients that go away leave nothing behind", clientsGoAway},
+	})
+}
+
+func TestManyPodsOutliveWhatBreaks(t *testing.T) {
+	t.Parallel()
+	runAlone(t, require(t).squall, []disturbance{
+		{"a link that is cut while pods start, run hooks, are probed and end changes nothing", linkCutInTheMiddle},
+		{"both processes killed again and again while pods come and go", bothKilledWhilePodsComeAndGo},
+		{"containerd restarted again and again under thirty pods", containerdComesAndGoes},
+		{"static pods live as their files do, with the API and without", staticPodsLiveAsTheirFilesDo},
+		{"a static pod lives as its page does", staticPodLivesAsItsPageDoes},
+	})
 }
 
 // restarted checks that the same containers run, with the same restart counts.
@@ -231,26 +252,6 @@ func hostBeforeContainerd(k *tester) {
 		return nil
 	})
 	must(k.T, k.host.StartContainerd(k.Context()))
-	must(k.T, k.awaitReady(k.Context()))
-	k.requireUnchanged(held)
-}
-
-func linkCutWhilePodEnds(k *tester) {
-	held := k.hold(k.create(k.pod("steady", `exec sleep 1d`)))
-	pod := k.awaitPodReady(k.create(k.pod("ending", `trap "touch /marks/term; exit 0" TERM; while :; do sleep 0.1; done`,
-		grace(60), preStop(`echo x >> /marks/hook; sleep 4; echo x >> /marks/hook-ended`))))
-	k.remove(pod)
-	k.awaitMark("hook")
-	must(k.T, k.host.Disconnect(k.Context()))
-	time.Sleep(10 * time.Second)
-	must(k.T, k.host.Reconnect(k.Context()))
-	k.awaitGone(pod, 2*usual)
-	if began, ended := k.lines("hook"), k.lines("hook-ended"); began != 1 || ended != 1 {
-		k.Errorf("the hook began %d times and ended %d times", began, ended)
-	}
-	if k.marked("term").IsZero() {
-		k.Error("no SIGTERM")
-	}
 	must(k.T, k.awaitReady(k.Context()))
 	k.requireUnchanged(held)
 }
