@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,12 +93,9 @@ func TestPodHasAControlGroupThatHoldsItsContainersAndGoesWithIt(t *testing.T) {
 
 func (k *tester) requireOneOf(want []string, got string) {
 	k.Helper()
-	for _, w := range want {
-		if w == got {
-			return
-		}
+	if !slices.Contains(want, got) {
+		k.Errorf("got %s, want one of %q", got, want)
 	}
-	k.Errorf("got %s, want one of %q", got, want)
 }
 
 // TestPodAsAWholeIsLimited although none of its containers is.
