@@ -174,6 +174,7 @@ func (e *Engine) assemble() {
 	e.sync = podsync.New(podsync.Options{
 		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host,
 		Probes: e.probes, Cgroups: cgroups, Resizer: e.resizes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
+		Objects: o.Objects, HostIPs: o.Machine.HostIPs, Node: o.Node,
 		ClockOffset: o.Machine.ClockOffset, MaxParallelStarts: o.MaxParallelStarts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,

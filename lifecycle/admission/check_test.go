@@ -94,10 +94,10 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 			"spec.containers[0].ports[1].hostPort", "kubectl port-forward"},
 		{`{initContainers: [{name: side, restartPolicy: Always, lifecycle: {postStart: {tcpSocket: {port: 1}}}}], containers: [{name: a}]}`,
 			"spec.initContainers[0].lifecycle.postStart.tcpSocket", "use exec or httpGet"},
-		{`{ephemeralContainers: [{name: d, targetContainerName: a, envFrom: [{}]}], containers: [{name: a}]}`,
-			"spec.ephemeralContainers[0].envFrom", "literal"},
-		{`{containers: [{name: a, env: [{name: X, valueFrom: {secretKeyRef: {name: s, key: k}}}]}]}`,
-			"spec.containers[0].env[0].valueFrom", "literal value"},
+		{`{ephemeralContainers: [{name: d, targetContainerName: a, volumeDevices: [{name: b}]}], containers: [{name: a}]}`,
+			"spec.ephemeralContainers[0].volumeDevices", "remove them"},
+		{`{containers: [{name: a, env: [{name: X, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]}]}`,
+			"spec.containers[0].env[0].valueFrom.fileKeyRef", "use a ConfigMap or a Secret"},
 		{`{containers: [{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]}`,
 			"spec.containers[0].resources.limits[nvidia.com/gpu]", "no such resource"},
 		{`{containers: [{name: a, lifecycle: {preStop: {tcpSocket: {port: 3}}}}]}`,
@@ -128,14 +128,14 @@ metadata: {annotations: {tombolo.dev/prestop-on-exit: "yes", container.apparmor.
 spec:
 	hostPID: true
 	volumes: [{name: s, secret: {secretName: x}}]
-	containers: [{name: a, stdin: true, volumeDevices: [{name: d}]}, {name: b, envFrom: [{}]}]
+	containers: [{name: a, stdin: true, volumeDevices: [{name: d}]}, {name: b, ports: [{hostPort: 1}]}]
 `)
 	const want = "this node cannot run the pod as it is written: " +
 		"metadata.annotations[tombolo.dev/prestop-on-exit] (with true, preStop also runs after a container ended by itself; use true or false); " +
 		"metadata.annotations[container.apparmor.security.beta.kubernetes.io/a] (it is not applied; remove it); " +
 		"spec.volumes[0].secret (Secrets are not mounted; use a hostPath); " +
 		"spec.containers[0].volumeDevices (block devices are not attached; remove them); " +
-		"spec.containers[1].envFrom (ConfigMaps and Secrets are not read; use literal env values); " +
+		"spec.containers[1].ports[0].hostPort (ports of the host are not mapped; remove it and use kubectl port-forward); " +
 		"spec.hostPID (the host's processes are not shared; remove it)"
 	r := Check(pod, Facts{})
 	if r == nil {

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podenv turns the environment, command and arguments of a container's definition into what the runtime gets:
-// literal variables in order of definition, and $(NAME) references replaced the way the Kubernetes API documents it.
+// variables from ConfigMaps, Secrets, the pod itself and the node, those that announce Services, and $(NAME) references
+// replaced the way the Kubernetes API documents it.
 //
-// It must not know where values other than literals come from: a variable that needs another object is an error here,
-// and refused long before by package admission. Variables that announce Services are not made yet.
+// It is asked when a container is made: whatever changes later is seen by the next container. It must not know how objects
+// are read, nor what becomes of an error. Values may be secret; none is logged or part of an error.
 //
 // # Concurrency
 //
-// Pure functions; arguments are neither kept nor changed.
+// There is no state. Arguments are neither kept nor changed; Objects are asked for one at a time.
 package podenv

@@ -5,10 +5,10 @@ package podenv
 
 import "strings"
 
-// Expand replaces each $(NAME) by the value of NAME. A reference to a name without a value stays as it is written, and
+// Expand replaces each $(NAME) by the value of NAME in the first of values that has one. A reference to a name without a value stays as it is written, and
 // so does everything else that only looks like one; $$ stands for a single $ and so protects what follows it. Values
 // are inserted as they are and not expanded again.
-func Expand(s string, values map[string]string) string {
+func Expand(s string, values ...map[string]string) string {
 	var out strings.Builder
 	for {
 		before, rest, found := strings.Cut(s, "$")
@@ -27,13 +27,19 @@ func Expand(s string, values map[string]string) string {
 			s = rest
 			continue
 		}
-		if value, known := values[name]; known {
-			out.WriteString(value)
-		} else {
-			out.WriteString("$(" + name + ")")
-		}
+		out.WriteString(valueOf(name, values))
 		s = after
 	}
+}
+
+// valueOf returns the value of a name, or the reference to it if it has none.
+func valueOf(name string, values []map[string]string) string {
+	for _, m := range values {
+		if value, known := m[name]; known {
+			return value
+		}
+	}
+	return "$(" + name + ")"
 }
 
 // reference reads "(NAME)" at the start of s. The name ends at the first closing parenthesis and may be anything, even

@@ -4,6 +4,7 @@
 package podsync
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,7 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/containerd/errdefs"
+	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +41,7 @@ type bench struct {
 	facts   *host.Facts
 	hooks   *fakeHooks
 	probes  fakeProbes
+	objects *fakeObjects
 	events  *events
 	syncer  *Syncer
 }
@@ -51,6 +54,7 @@ func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *
 	}
 	b.pod.Spec.TerminationGracePeriodSeconds = new(int64(5))
 	b.images = &fakeImages{client: rt.Client()}
+	b.objects = &fakeObjects{}
 	b.restart()
 	return b
 }
@@ -59,7 +63,7 @@ func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *
 func (b *bench) restart() {
 	client := namingClient{Client: b.rt.Client(), hooks: b.hooks}
 	b.syncer = New(Options{
-		Runtime: client, Images: b.images, Volumes: b.volumes, Logs: b.logs, Hooks: b.hooks, Probes: b.probes,
+		Runtime: client, Images: b.images, Volumes: b.volumes, Logs: b.logs, Hooks: b.hooks, Probes: b.probes, Objects: b.objects,
 		Killer: termination.New(termination.Options{
 			Runtime: client, Hooks: b.hooks, Clock: clock.RealClock{}, Recorder: b.events,
 		}),
@@ -154,7 +158,7 @@ func (b *bench) wantRecords(t *testing.T, want ...string) {
 		state := strings.ToLower(strings.TrimPrefix(c.State.String(), "CONTAINER_"))
 		got = append(got, fmt.Sprintf("%s/%d %s", c.Name, c.Attempt, state))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
@@ -212,6 +216,19 @@ func (f *fakeVolumes) Mounts(_ context.Context, _ *v1.Pod, c *v1.Container, n in
 	path := "/pods/" + c.Name + "/" + strconv.Itoa(int(n))
 	return []*runtimeapi.Mount{{HostPath: path, ContainerPath: "/dev/termination-log"}}, f.mounts
 }
+
+// fakeObjects is an API that has no objects, or does not answer.
+type fakeObjects struct{ err error }
+
+func (f *fakeObjects) ConfigMap(_ context.Context, _ *v1.Pod, name string) (*v1.ConfigMap, error) {
+	return nil, cmp.Or(f.err, fmt.Errorf("configmap %q %w", name, errdefs.ErrNotFound))
+}
+
+func (f *fakeObjects) Secret(_ context.Context, _ *v1.Pod, name string) (*v1.Secret, error) {
+	return nil, cmp.Or(f.err, fmt.Errorf("secret %q %w", name, errdefs.ErrNotFound))
+}
+
+func (f *fakeObjects) Services(context.Context, string) ([]*v1.Service, error) { return nil, nil }
 
 type fakeLogs struct {
 	next    map[string]int32
@@ -313,7 +330,7 @@ func (e *events) take() []string {
 
 func (b *bench) wantEvents(t *testing.T, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, b.events.take()); diff != "" {
+	if diff := gocmp.Diff(want, b.events.take()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

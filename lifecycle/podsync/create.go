@@ -14,6 +14,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle/podenv"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // create makes the next container of the name and returns its id.
@@ -62,7 +63,7 @@ func (p *pass) containerConfig(
 
 // containerInput gathers what the configuration of a container is made of.
 func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32, imageRef string) (cri.ContainerInput, error) {
-	env, command, args, err := podenv.Resolve(p.pod, c)
+	env, err := p.environment(ctx, c)
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}
@@ -80,10 +81,27 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	}
 	return cri.ContainerInput{
 		Pod: p.pod, Container: c, RestartCount: number, ImageRef: imageRef, Image: image,
-		Env: env, Command: command, Args: args, Mounts: mounts, Identity: p.opts.Identity, TargetID: target,
+		Env: env.Env, Command: env.Command, Args: env.Args, Mounts: mounts, Identity: p.opts.Identity, TargetID: target,
 		NodeMemoryBytes: p.facts.MemoryBytes, CgroupVersion: p.facts.CgroupVersion,
 		SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
 	}, nil
+}
+
+// environment resolves the variables of a container as things are now.
+func (p *pass) environment(ctx context.Context, c *v1.Container) (*podenv.Output, error) {
+	in := podenv.Input{Pod: p.pod, Container: c, Objects: p.opts.Objects}
+	if p.opts.HostIPs != nil {
+		in.HostIPs = p.opts.HostIPs()
+	}
+	in.PodIPs = podrules.PodIPs(p.pod, p.ips, in.HostIPs)
+	if p.opts.Node != nil {
+		in.Node = p.opts.Node()
+	}
+	out, err := podenv.Resolve(ctx, in)
+	if err != nil && ctx.Err() == nil {
+		return nil, &referenceError{err}
+	}
+	return out, err
 }
 
 // targetOf returns the id of the container whose processes the named ephemeral container shall see, "" if it has none.

@@ -19,8 +19,16 @@ var errNoFacts = fmt.Errorf("the facts of the host are not known yet: %w", errde
 // untold says that an error is nothing to tell the user of the pod: the sync was called off, or the host did not answer,
 // which says nothing about the pod.
 func untold(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errdefs.IsUnavailable(err)
+	var reference *referenceError
+	return ctx.Err() != nil || errdefs.IsUnavailable(err) && !errors.As(err, &reference)
 }
+
+// referenceError says that something cannot be had that the pod refers to. If it is Unavailable, it is the API that did not
+// answer and not the host, which is told.
+type referenceError struct{ error }
+
+// Unwrap returns why.
+func (e *referenceError) Unwrap() error { return e.error }
 
 // startError is why a container could not be started, in terms of the user.
 type startError struct {

@@ -197,11 +197,22 @@ func TestFailuresOfAStart(t *testing.T) {
 			name:   "environment",
 			reason: "CreateContainerConfigError",
 			breakIt: func(b *bench) {
-				b.pod.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{Prefix: "X"}}
+				b.pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "IP", ValueFrom: &v1.EnvVarSource{
+					FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.hostIP"},
+				}}}
 			},
-			message: `resolving the environment of container "web" in pod "default/shop": envFrom is not supported, use literal values: not implemented`,
-			events: []string{"Failed" + web + `Error: resolving the environment of container "web" in pod "default/shop": ` +
-				"envFrom is not supported, use literal values: not implemented"},
+			message: "the addresses of the node are not known yet",
+			events:  []string{"Failed" + web + "Error: the addresses of the node are not known yet"},
+		},
+		{
+			name:   "an object that the API does not give",
+			reason: "CreateContainerConfigError",
+			breakIt: func(b *bench) {
+				b.objects.err = fmt.Errorf("failed to sync secret cache: the API is away: %w", errdefs.ErrUnavailable)
+				b.pod.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{}}}
+			},
+			message: "failed to sync secret cache: the API is away: unavailable",
+			events:  []string{"Failed" + web + "Error: failed to sync secret cache: the API is away: unavailable"},
 		},
 		{
 			name:    "mounts",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podenv"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/resize"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
@@ -100,15 +101,17 @@ var (
 	_ Cgroups = host.PodCgroups(nil)
 )
 
-// Options configure New. All fields are required but Probes, Cgroups, Resizer, SandboxReady, ClockOffset, MaxParallelStarts, ClusterDNS,
-// ClusterDomain, Logger and Registerer.
+// Options configure New. All fields are required but Probes, Cgroups, Resizer, SandboxReady, ClockOffset, MaxParallelStarts,
+// HostIPs, Node, ClusterDNS, ClusterDomain, Logger and Registerer.
 type Options struct {
-	Runtime  Runtime
-	Images   Images
-	Volumes  Volumes
-	Killer   Killer
-	Logs     Logs
-	Hooks    HookRunner
+	Runtime Runtime
+	Images  Images
+	Volumes Volumes
+	Killer  Killer
+	Logs    Logs
+	Hooks   HookRunner
+	// Objects are what the variables of containers refer to.
+	Objects  podenv.Objects
 	Identity cri.Identity
 	// Probes are asked about containers that have a probe. Without them every result is unknown.
 	Probes podrules.ProbeResults
@@ -123,6 +126,10 @@ type Options struct {
 	ClockOffset func() time.Duration
 	// MaxParallelStarts is how many new pods may be started at once; zero is DefaultParallelStarts.
 	MaxParallelStarts int
+	// HostIPs returns the addresses of the node, the primary one first, and Node the node as last known, nil before. Without
+	// them variables that show such values cannot be made.
+	HostIPs func() []string
+	Node    func() *v1.Node
 	// Facts returns the newest known facts of the machine, nil before the first.
 	Facts func() *host.Facts
 	// ClusterDNS and ClusterDomain are the kubelet's settings of these names.

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // setAddresses fills in the addresses of the host and of the pod. Those of the pod outlive its sandbox, so that who
@@ -30,28 +32,11 @@ func (g *generation) setAddresses(status *v1.PodStatus) {
 	}
 }
 
-// podIPs takes one address of each family from the runtime, of the host's primary family first.
+// podIPs are the addresses that the runtime gave the pod.
 func (g *generation) podIPs() []v1.PodIP {
-	var first, second string
-	primaryIs4 := len(g.in.HostIPs) == 0 || is4(g.in.HostIPs[0])
-	if g.in.Runtime != nil {
-		for _, s := range g.in.Runtime.IPs {
-			ip, err := netip.ParseAddr(s)
-			if err != nil {
-				continue
-			}
-			ip = ip.Unmap().WithZone("")
-			if ip.Is4() == primaryIs4 && first == "" {
-				first = ip.String()
-			}
-			if ip.Is4() != primaryIs4 && second == "" {
-				second = ip.String()
-			}
-		}
-	}
 	var ips []v1.PodIP
-	for _, ip := range []string{first, second} {
-		if ip != "" {
+	if g.in.Runtime != nil {
+		for _, ip := range podrules.PodIPs(g.in.Pod, g.in.Runtime.IPs, g.in.HostIPs) {
 			ips = append(ips, v1.PodIP{IP: ip})
 		}
 	}

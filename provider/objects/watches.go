@@ -42,8 +42,9 @@ type watches[T metav1.Object] struct {
 	feeds sync.WaitGroup
 
 	mu sync.Mutex
-	// ctx is the life of the feeds; nil while there is none to have.
+	// ctx is the life of the feeds, nil before run. ended says that no more are made.
 	ctx     context.Context
+	ended   bool
 	entries map[types.NamespacedName]*entry[T]
 }
 
@@ -90,13 +91,18 @@ func (w *watches[T]) run(ctx context.Context) {
 		case <-tick.C():
 			w.sweep()
 		case <-ctx.Done():
-			w.mu.Lock()
-			w.ctx = nil
-			w.mu.Unlock()
-			w.feeds.Wait()
+			w.end()
 			return
 		}
 	}
+}
+
+// end joins the feeds when their context has ended.
+func (w *watches[T]) end() {
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	w.feeds.Wait()
 }
 
 // get returns the object for a pod, which refers to it from now on until it is forgotten.
@@ -180,10 +186,10 @@ func (w *watches[T]) sweep() {
 
 // start begins to watch the object, unless it is watched or cannot change. Call it with the lock held.
 func (w *watches[T]) start(e *entry[T]) {
-	if e.feed != nil || e.final || w.ctx == nil || w.ctx.Err() != nil {
+	if e.feed != nil || e.final || w.ctx == nil || w.ended {
 		return
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
+	ctx, cancel := context.WithCancel(w.ctx) //nolint:gosec // stop cancels it, or the end of run.
 	e.feed = &feed[T]{watches: w, entry: e, cancel: cancel}
 	w.metrics.watches.WithLabelValues(w.kind.name).Inc()
 	reflector := e.feed.reflector()

@@ -199,12 +199,12 @@ func TestUnsupportedChangeOfARunningPodIsToldAndKillsNothing(t *testing.T) {
 	before := k.running(t, pod.UID)
 	changed := pod.DeepCopy()
 	changed.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
-		Name: "debugger", Image: images.Busybox, EnvFrom: []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{}}},
+		Name: "debugger", Image: images.Busybox,
+		SecurityContext: &v1.SecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{RunAsUserName: new("some")}},
 	}}}
-	changed.Spec.EphemeralContainers[0].EnvFrom[0].SecretRef.Name = "some"
 	_, err := k.client().CoreV1().Pods(k.namespace).UpdateEphemeralContainers(t.Context(), pod.Name, changed, metav1.UpdateOptions{})
 	must(t, err)
-	k.awaitEvent(pod, "UnsupportedPodUpdate", "spec.ephemeralContainers[0].envFrom")
+	k.awaitEvent(pod, "UnsupportedPodUpdate", "spec.ephemeralContainers[0].securityContext.windowsOptions")
 	if after := k.running(t, pod.UID); after["main"] != before["main"] || len(after) != 1 {
 		t.Errorf("running before %v, after %v", before, after)
 	}
