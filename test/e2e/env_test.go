@@ -44,7 +44,7 @@ func TestContainerHasTheEnvironmentOfItsPod(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "my-db"}, Spec: v1.ServiceSpec{Ports: []v1.ServicePort{{Name: "pg", Port: 5432}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	pod := k.create(k.pod("env", `env > /marks/env; echo "$1" > /marks/arg`, restart(v1.RestartPolicyNever), func(p *v1.Pod) {
+	pod := k.create(k.pod("env", `tr '\0' '\n' < /proc/1/environ > /marks/env; echo "$1" > /marks/arg`, restart(v1.RestartPolicyNever), func(p *v1.Pod) {
 		p.Annotations = map[string]string{"example.com/note": "noted"}
 		c := &p.Spec.Containers[0]
 		c.Command = append(c.Command, "sh")
