@@ -157,6 +157,14 @@ func (p *PodStatus) ExitHook(name string) *ContainerStatus {
 	return nil
 }
 
+// FirstIP returns the pod's primary address, "" if none is known.
+func (p *PodStatus) FirstIP() string {
+	if p == nil || len(p.IPs) == 0 {
+		return ""
+	}
+	return p.IPs[0]
+}
+
 // ReadySandbox returns the newest sandbox if it is ready, else nil.
 func (p *PodStatus) ReadySandbox() *SandboxStatus {
 	if p == nil || len(p.Sandboxes) == 0 || !p.Sandboxes[0].Ready {

@@ -118,7 +118,7 @@ func (j *job) leftOf(runner *cri.ContainerStatus) time.Duration {
 	if runner.StartedAt.IsZero() {
 		return left
 	}
-	end := runner.StartedAt.Add(-j.opts.ClockOffset()).Add(max(podrules.GracePeriod(j.pod, minHook), minHook))
+	end := runner.StartedAt.Add(-j.opts.ClockOffset()).Add(max(podrules.GracePeriod(j.pod, podrules.MinHook), podrules.MinHook))
 	return max(min(left, end.Sub(j.opts.Clock.Now())), 0)
 }
 

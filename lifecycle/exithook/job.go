@@ -18,14 +18,8 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
-const (
-	// minHook is the least time a hook gets, however late it is begun; it is that of ordinary preStop hooks.
-	minHook = time.Second
-	// hookAnswer is how long the host may take, after a hook's time is up, to end it and to say so.
-	hookAnswer = 5 * time.Second
-	// maxFailures is how often it is tried to begin a hook before that is given up.
-	maxFailures = 3
-)
+// maxFailures is how often it is tried to begin a hook before that is given up.
+const maxFailures = 3
 
 // outcome is how a hook ended, as counted in the metric.
 type outcome string
@@ -104,12 +98,12 @@ func (j *job) ordinaryHookBegun(ctx context.Context) (bool, error) {
 
 // runOnHost lets the host make a request or a pause.
 func (j *job) runOnHost(ctx context.Context) (result, error) {
-	req, err := podrules.HookRequest(j.pod, j.Container, host.HookPreStopOnExit, j.Record.ID, firstIP(j.status))
+	req, err := podrules.HookRequest(j.pod, j.Container, host.HookPreStopOnExit, j.Record.ID, j.status.FirstIP())
 	if err != nil {
 		return result{notBegun, err}, nil
 	}
 	req.Timeout = j.left()
-	answer, cancel := context.WithTimeout(ctx, req.Timeout+hookAnswer)
+	answer, cancel := context.WithTimeout(ctx, req.Timeout+podrules.HookAnswer)
 	defer cancel()
 	j.tell()
 	got, err := j.opts.Hooks.RunHook(answer, req)
@@ -153,7 +147,7 @@ func (j *job) retry(ctx context.Context, err error) (result, error) {
 }
 
 // left is how long the hook may run from now.
-func (j *job) left() time.Duration { return max(j.deadline.Sub(j.opts.Clock.Now()), minHook) }
+func (j *job) left() time.Duration { return max(j.deadline.Sub(j.opts.Clock.Now()), podrules.MinHook) }
 
 // tell tells the user, once, that the hook runs.
 func (j *job) tell() {
@@ -164,12 +158,4 @@ func (j *job) tell() {
 
 func (j *job) event(eventType, reason, message string) {
 	j.opts.Recorder.Event(podref.Container(j.pod, j.Container.Name), eventType, reason, message)
-}
-
-// firstIP is the pod's primary address, "" if none is known.
-func firstIP(status *cri.PodStatus) string {
-	if len(status.IPs) == 0 {
-		return ""
-	}
-	return status.IPs[0]
 }

@@ -12,6 +12,14 @@ import (
 	"github.com/tombolo-dev/tombolo/host"
 )
 
+const (
+	// MinHook is the least time a preStop hook gets, however late it is begun: one that could not be begun inside the
+	// budget, because the link was down, still runs. It is the kubelet's minimum grace period of a pod.
+	MinHook = time.Second
+	// HookAnswer is how long the host may take, after a hook's time is up, to end it and to say so.
+	HookAnswer = 5 * time.Second
+)
+
 // HookRequest returns what the host shall do for the container's hook of that kind, which is one of package host and which
 // the container must have. It has no timeout. An error says why the hook cannot be run at all.
 func HookRequest(pod *v1.Pod, container *v1.Container, kind, containerID, podIP string) (host.HookRequest, error) {

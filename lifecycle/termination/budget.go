@@ -11,16 +11,9 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
-const (
-	// minStop is the least time between the stop signal and the kill, the kubelet's minimum grace period of a container.
-	// It holds even when the budget is used up.
-	minStop = 2 * time.Second
-	// minHook is the least time a hook gets: a hook that could not be begun inside the budget, because the link was
-	// down, still runs. It is the kubelet's minimum grace period of a pod.
-	minHook = time.Second
-	// hookAnswer is how long the host may take, after a hook's time is up, to kill it and to say so.
-	hookAnswer = 5 * time.Second
-)
+// minStop is the least time between the stop signal and the kill, the kubelet's minimum grace period of a container.
+// It holds even when the budget is used up.
+const minStop = 2 * time.Second
 
 // budget is when a container has to be gone; zero times are none. own counts from the first attempt, so that only the
 // earliest one holds; pods is that of the pod's termination, for which the caller answers.
@@ -28,7 +21,7 @@ type budget struct{ own, pods time.Time }
 
 // hookTime is how long a hook may run from now.
 func hookTime(deadline, now time.Time) time.Duration {
-	return max(deadline.Sub(now), minHook)
+	return max(deadline.Sub(now), podrules.MinHook)
 }
 
 // stopGrace is how long a container has from now between the stop signal and the kill.

@@ -97,7 +97,7 @@ func (t *Terminator) runHook(ctx context.Context, v victim, deadline time.Time) 
 		return hookResult{hookUnsupported, err}, nil
 	}
 	req.Timeout = hookTime(deadline, t.clock.Now())
-	answerCtx, cancel := context.WithTimeout(ctx, req.Timeout+hookAnswer)
+	answerCtx, cancel := context.WithTimeout(ctx, req.Timeout+podrules.HookAnswer)
 	defer cancel()
 	got, err := t.hooks.RunHook(answerCtx, req)
 	switch {

@@ -64,7 +64,7 @@ func (t *Terminator) stopContainers(ctx context.Context, req Request) error {
 	before := predecessors(req.Pod, alive)
 	var wg sync.WaitGroup
 	for i, cs := range alive {
-		v := newVictim(req.Pod, cs, "Stopping container "+cs.Name, firstIP(req.Status))
+		v := newVictim(req.Pod, cs, "Stopping container "+cs.Name, req.Status.FirstIP())
 		for _, j := range before[i] {
 			v.after = append(v.after, endings[j])
 		}
@@ -84,14 +84,6 @@ func (t *Terminator) budget(v victim, deadline time.Time) budget {
 		return budget{own: t.clock.Now().Add(podGrace(v.pod))}
 	}
 	return budget{pods: deadline}
-}
-
-// firstIP is the pod's primary address, "" if none is known.
-func firstIP(status *cri.PodStatus) string {
-	if len(status.IPs) == 0 {
-		return ""
-	}
-	return status.IPs[0]
 }
 
 // aliveContainers are the containers that run, or may run for all the runtime can tell, those of hooks included.
