@@ -111,7 +111,7 @@ func (k *tester) burst(name string, n int) []time.Duration {
 	opened = time.Now()
 	mu.Unlock()
 	must(k.T, writer.Close())
-	eventually(k.T, usual, "all have succeeded", func() error {
+	eventually(k.T, 2*usual, "all have succeeded", func() error {
 		must(k.T, open().Close()) // for those that begin to read only now
 		mu.Lock()
 		defer mu.Unlock()
