@@ -218,13 +218,20 @@ func (f *fakeVolumes) Mounts(_ context.Context, _ *v1.Pod, c *v1.Container, n in
 }
 
 // fakeObjects is an API that has no objects, or does not answer.
-type fakeObjects struct{ err error }
+type fakeObjects struct {
+	err error
+	// asked is called at each read, unless it is nil.
+	asked func()
+}
 
 func (f *fakeObjects) ConfigMap(_ context.Context, _ *v1.Pod, name string) (*v1.ConfigMap, error) {
 	return nil, cmp.Or(f.err, fmt.Errorf("configmap %q %w", name, errdefs.ErrNotFound))
 }
 
 func (f *fakeObjects) Secret(_ context.Context, _ *v1.Pod, name string) (*v1.Secret, error) {
+	if f.asked != nil {
+		f.asked()
+	}
 	return nil, cmp.Or(f.err, fmt.Errorf("secret %q %w", name, errdefs.ErrNotFound))
 }
 

@@ -87,6 +87,15 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	}, nil
 }
 
+// reachReferences waits for what the variables of a container refer to, so that nobody waits for it who has a turn. They are
+// resolved anew, from what is known by then, when the container is made.
+func (p *pass) reachReferences(ctx context.Context, c *v1.Container) error {
+	timed, cancel := context.WithTimeout(ctx, hostTimeout)
+	defer cancel()
+	_, err := p.environment(timed, c)
+	return err
+}
+
 // environment resolves the variables of a container as things are now.
 func (p *pass) environment(ctx context.Context, c *v1.Container) (*podenv.Output, error) {
 	in := podenv.Input{Pod: p.pod, Container: c, Objects: p.opts.Objects}

@@ -54,3 +54,23 @@ func TestContainerIsToldTheAddressesOfItsNewSandboxAndOfItsNode(t *testing.T) {
 		}
 	})
 }
+
+func TestPodThatWaitsForAnObjectTakesNobodysTurn(t *testing.T) {
+	scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
+		b := newBench(rt, v1.RestartPolicyAlways, "web")
+		b.pod.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{}}}
+		reads, inside := 0, 0
+		b.objects.asked = func() {
+			b.syncer.gate.mu.Lock()
+			defer b.syncer.gate.mu.Unlock()
+			reads++
+			inside += len(b.syncer.gate.inside)
+		}
+		if r := b.sync(t); r.Err == nil {
+			t.Error("the pod started without its secret")
+		}
+		if reads == 0 || inside != 0 {
+			t.Errorf("%d pods had a turn during %d reads, want none", inside, reads)
+		}
+	})
+}

@@ -154,10 +154,12 @@ func (t *tokens) request(ctx context.Context, k *token) error {
 	if seconds := got.Spec.ExpirationSeconds; seconds != nil && *seconds > 0 {
 		life = time.Duration(*seconds) * time.Second
 	}
+	age := min(life*8/10, maxTokenAge)
+	age -= min(t.jitter(maxTokenJitter), age/4)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k.value, k.pause = got.Status.Token, 0
-	k.expires, k.renewAt = began.Add(life), began.Add(min(life*8/10, maxTokenAge)-t.jitter(maxTokenJitter))
+	k.expires, k.renewAt = began.Add(life), began.Add(age)
 	return nil
 }
 

@@ -71,6 +71,7 @@ func TestTokenIsRenewedInTimeAndItsPodTold(t *testing.T) {
 		{name: "at four fifths of its life", seconds: 3600, renewedAfter: 48*time.Minute - time.Second},
 		{name: "after a day", seconds: 7 * 86400, renewedAfter: 24*time.Hour - time.Second},
 		{name: "by what the API granted", seconds: 86400, life: 600, renewedAfter: 8*time.Minute - time.Second},
+		{name: "and not too soon in a very short life", seconds: 600, life: 4, renewedAfter: 2400 * time.Millisecond},
 		{name: "by our clock", seconds: 3600, skew: -2 * time.Hour, renewedAfter: 48*time.Minute - time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
