@@ -33,6 +33,8 @@ type Facts struct {
 
 	// Clock is the host's wall clock when the answer was made.
 	Clock time.Time
+	// AppArmor says that the kernel enforces AppArmor profiles.
+	AppArmor bool
 	// CgroupVersion is 1 or 2 (a hybrid hierarchy counts as 1). CgroupDriver is "cgroupfs" or "systemd".
 	CgroupVersion int
 	CgroupDriver  string
@@ -201,6 +203,8 @@ type Host interface {
 	FactsReader
 	PodDirs
 	PodCgroups
+	PodFiles
+	ImageRecords
 	LogReader
 	HookRunner
 	Prober

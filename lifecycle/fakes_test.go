@@ -222,6 +222,14 @@ func (h *fakeHost) SetCgroupTiers(_ context.Context, burstableShares int64) erro
 	return nil
 }
 
+func (h *fakeHost) EnsureHostsFile(_ context.Context, uid types.UID, _ []byte) (string, error) {
+	return path.Join("/root-dir/pods", string(uid), "etc-hosts"), nil
+}
+
+func (h *fakeHost) ListImageRecords(context.Context) ([]host.ImageRecord, error) { return nil, nil }
+
+func (h *fakeHost) PutImageRecord(context.Context, host.ImageRecord) error { return nil }
+
 func (h *fakeHost) RemovePod(_ context.Context, uid types.UID, _ bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

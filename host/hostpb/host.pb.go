@@ -324,7 +324,9 @@ type FactsResponse struct {
 	// Directory of the pods' log directories.
 	PodLogsDir string `protobuf:"bytes,23,opt,name=pod_logs_dir,json=podLogsDir,proto3" json:"pod_logs_dir,omitempty"`
 	// Version of the host process.
-	Version       string `protobuf:"bytes,24,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,24,opt,name=version,proto3" json:"version,omitempty"`
+	// Whether the kernel enforces AppArmor profiles.
+	AppArmor      bool `protobuf:"varint,25,opt,name=app_armor,json=appArmor,proto3" json:"app_armor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,6 +527,13 @@ func (x *FactsResponse) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *FactsResponse) GetAppArmor() bool {
+	if x != nil {
+		return x.AppArmor
+	}
+	return false
 }
 
 // Filesystem is the state of one file system. Sizes are bytes.
@@ -1339,6 +1348,107 @@ func (*SetCgroupTiersResponse) Descriptor() ([]byte, []int) {
 	return file_host_proto_rawDescGZIP(), []int{17}
 }
 
+// EnsureHostsFileRequest asks for the hosts file of a pod.
+type EnsureHostsFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Content of the file, at most 2 MiB.
+	Content       []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnsureHostsFileRequest) Reset() {
+	*x = EnsureHostsFileRequest{}
+	mi := &file_host_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnsureHostsFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnsureHostsFileRequest) ProtoMessage() {}
+
+func (x *EnsureHostsFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnsureHostsFileRequest.ProtoReflect.Descriptor instead.
+func (*EnsureHostsFileRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *EnsureHostsFileRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *EnsureHostsFileRequest) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+// EnsureHostsFileResponse says where the file is.
+type EnsureHostsFileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path on the host.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnsureHostsFileResponse) Reset() {
+	*x = EnsureHostsFileResponse{}
+	mi := &file_host_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnsureHostsFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnsureHostsFileResponse) ProtoMessage() {}
+
+func (x *EnsureHostsFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnsureHostsFileResponse.ProtoReflect.Descriptor instead.
+func (*EnsureHostsFileResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *EnsureHostsFileResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 // RemovePodRequest asks that the directory of a pod be removed.
 type RemovePodRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1352,7 +1462,7 @@ type RemovePodRequest struct {
 
 func (x *RemovePodRequest) Reset() {
 	*x = RemovePodRequest{}
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1474,7 @@ func (x *RemovePodRequest) String() string {
 func (*RemovePodRequest) ProtoMessage() {}
 
 func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1487,7 @@ func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodRequest.ProtoReflect.Descriptor instead.
 func (*RemovePodRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{18}
+	return file_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RemovePodRequest) GetUid() string {
@@ -1403,7 +1513,7 @@ type RemovePodResponse struct {
 
 func (x *RemovePodResponse) Reset() {
 	*x = RemovePodResponse{}
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1525,7 @@ func (x *RemovePodResponse) String() string {
 func (*RemovePodResponse) ProtoMessage() {}
 
 func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1538,7 @@ func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodResponse.ProtoReflect.Descriptor instead.
 func (*RemovePodResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{19}
+	return file_host_proto_rawDescGZIP(), []int{21}
 }
 
 // ListPodsRequest asks which pods have a directory.
@@ -1440,7 +1550,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1562,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1575,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{20}
+	return file_host_proto_rawDescGZIP(), []int{22}
 }
 
 // ListPodsResponse names the pods that have a directory.
@@ -1479,7 +1589,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1601,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1614,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{21}
+	return file_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListPodsResponse) GetUids() []string {
@@ -1512,6 +1622,227 @@ func (x *ListPodsResponse) GetUids() []string {
 		return x.Uids
 	}
 	return nil
+}
+
+// ImageRecord is what a node noted of an image. The host does not look into it.
+type ImageRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Key, at most 2 KiB.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Content, at most 8 KiB.
+	Content       []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageRecord) Reset() {
+	*x = ImageRecord{}
+	mi := &file_host_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageRecord) ProtoMessage() {}
+
+func (x *ImageRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageRecord.ProtoReflect.Descriptor instead.
+func (*ImageRecord) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ImageRecord) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ImageRecord) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+// ListImageRecordsRequest asks for all image records.
+type ListImageRecordsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListImageRecordsRequest) Reset() {
+	*x = ListImageRecordsRequest{}
+	mi := &file_host_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListImageRecordsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListImageRecordsRequest) ProtoMessage() {}
+
+func (x *ListImageRecordsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListImageRecordsRequest.ProtoReflect.Descriptor instead.
+func (*ListImageRecordsRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{25}
+}
+
+// ListImageRecordsResponse has all image records.
+type ListImageRecordsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ordered by key.
+	Records       []*ImageRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListImageRecordsResponse) Reset() {
+	*x = ListImageRecordsResponse{}
+	mi := &file_host_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListImageRecordsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListImageRecordsResponse) ProtoMessage() {}
+
+func (x *ListImageRecordsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListImageRecordsResponse.ProtoReflect.Descriptor instead.
+func (*ListImageRecordsResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListImageRecordsResponse) GetRecords() []*ImageRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+// PutImageRecordRequest asks that a record be kept.
+type PutImageRecordRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The record; without content, the one of that key is removed.
+	Record        *ImageRecord `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutImageRecordRequest) Reset() {
+	*x = PutImageRecordRequest{}
+	mi := &file_host_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutImageRecordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutImageRecordRequest) ProtoMessage() {}
+
+func (x *PutImageRecordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutImageRecordRequest.ProtoReflect.Descriptor instead.
+func (*PutImageRecordRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PutImageRecordRequest) GetRecord() *ImageRecord {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+// PutImageRecordResponse says that the record is on disk, or gone.
+type PutImageRecordResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutImageRecordResponse) Reset() {
+	*x = PutImageRecordResponse{}
+	mi := &file_host_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutImageRecordResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutImageRecordResponse) ProtoMessage() {}
+
+func (x *PutImageRecordResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutImageRecordResponse.ProtoReflect.Descriptor instead.
+func (*PutImageRecordResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{28}
 }
 
 // ReadLogRequest selects a part of a container's log.
@@ -1541,7 +1872,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1884,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1897,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{22}
+	return file_host_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReadLogRequest) GetPath() string {
@@ -1645,7 +1976,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1988,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +2001,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{23}
+	return file_host_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReadLogResponse) GetStream() LogStream {
@@ -1700,7 +2031,7 @@ type ReadTailRequest struct {
 
 func (x *ReadTailRequest) Reset() {
 	*x = ReadTailRequest{}
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +2043,7 @@ func (x *ReadTailRequest) String() string {
 func (*ReadTailRequest) ProtoMessage() {}
 
 func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +2056,7 @@ func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailRequest.ProtoReflect.Descriptor instead.
 func (*ReadTailRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{24}
+	return file_host_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadTailRequest) GetPath() string {
@@ -1753,7 +2084,7 @@ type ReadTailResponse struct {
 
 func (x *ReadTailResponse) Reset() {
 	*x = ReadTailResponse{}
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +2096,7 @@ func (x *ReadTailResponse) String() string {
 func (*ReadTailResponse) ProtoMessage() {}
 
 func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +2109,7 @@ func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailResponse.ProtoReflect.Descriptor instead.
 func (*ReadTailResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{25}
+	return file_host_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadTailResponse) GetData() []byte {
@@ -1801,7 +2132,7 @@ type RestartCountRequest struct {
 
 func (x *RestartCountRequest) Reset() {
 	*x = RestartCountRequest{}
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +2144,7 @@ func (x *RestartCountRequest) String() string {
 func (*RestartCountRequest) ProtoMessage() {}
 
 func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +2157,7 @@ func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountRequest.ProtoReflect.Descriptor instead.
 func (*RestartCountRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{26}
+	return file_host_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RestartCountRequest) GetPod() *Pod {
@@ -1854,7 +2185,7 @@ type RestartCountResponse struct {
 
 func (x *RestartCountResponse) Reset() {
 	*x = RestartCountResponse{}
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +2197,7 @@ func (x *RestartCountResponse) String() string {
 func (*RestartCountResponse) ProtoMessage() {}
 
 func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +2210,7 @@ func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountResponse.ProtoReflect.Descriptor instead.
 func (*RestartCountResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{27}
+	return file_host_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RestartCountResponse) GetRestartCount() int32 {
@@ -1900,7 +2231,7 @@ type RemoveLogsRequest struct {
 
 func (x *RemoveLogsRequest) Reset() {
 	*x = RemoveLogsRequest{}
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2243,7 @@ func (x *RemoveLogsRequest) String() string {
 func (*RemoveLogsRequest) ProtoMessage() {}
 
 func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2256,7 @@ func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveLogsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{28}
+	return file_host_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemoveLogsRequest) GetPath() string {
@@ -1944,7 +2275,7 @@ type RemoveLogsResponse struct {
 
 func (x *RemoveLogsResponse) Reset() {
 	*x = RemoveLogsResponse{}
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2287,7 @@ func (x *RemoveLogsResponse) String() string {
 func (*RemoveLogsResponse) ProtoMessage() {}
 
 func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2300,7 @@ func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveLogsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{29}
+	return file_host_proto_rawDescGZIP(), []int{36}
 }
 
 // RunHookRequest names one run of a hook: exactly one of command, http_get and sleep says what it does, none with join_only.
@@ -1998,7 +2329,7 @@ type RunHookRequest struct {
 
 func (x *RunHookRequest) Reset() {
 	*x = RunHookRequest{}
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2341,7 @@ func (x *RunHookRequest) String() string {
 func (*RunHookRequest) ProtoMessage() {}
 
 func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2354,7 @@ func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
 func (*RunHookRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{30}
+	return file_host_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RunHookRequest) GetPodUid() string {
@@ -2101,7 +2432,7 @@ type HTTPRequest struct {
 
 func (x *HTTPRequest) Reset() {
 	*x = HTTPRequest{}
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2444,7 @@ func (x *HTTPRequest) String() string {
 func (*HTTPRequest) ProtoMessage() {}
 
 func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2457,7 @@ func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPRequest.ProtoReflect.Descriptor instead.
 func (*HTTPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{31}
+	return file_host_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HTTPRequest) GetScheme() string {
@@ -2177,7 +2508,7 @@ type HTTPHeader struct {
 
 func (x *HTTPHeader) Reset() {
 	*x = HTTPHeader{}
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2520,7 @@ func (x *HTTPHeader) String() string {
 func (*HTTPHeader) ProtoMessage() {}
 
 func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2533,7 @@ func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPHeader.ProtoReflect.Descriptor instead.
 func (*HTTPHeader) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{32}
+	return file_host_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *HTTPHeader) GetName() string {
@@ -2240,7 +2571,7 @@ type RunHookResponse struct {
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2583,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2596,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{33}
+	return file_host_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RunHookResponse) GetExitCode() int32 {
@@ -2329,7 +2660,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2672,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2685,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{34}
+	return file_host_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ProbeRequest) GetAction() isProbeRequest_Action {
@@ -2436,7 +2767,7 @@ type TCPRequest struct {
 
 func (x *TCPRequest) Reset() {
 	*x = TCPRequest{}
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2779,7 @@ func (x *TCPRequest) String() string {
 func (*TCPRequest) ProtoMessage() {}
 
 func (x *TCPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2792,7 @@ func (x *TCPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TCPRequest.ProtoReflect.Descriptor instead.
 func (*TCPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{35}
+	return file_host_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TCPRequest) GetHost() string {
@@ -2495,7 +2826,7 @@ type GRPCRequest struct {
 
 func (x *GRPCRequest) Reset() {
 	*x = GRPCRequest{}
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2838,7 @@ func (x *GRPCRequest) String() string {
 func (*GRPCRequest) ProtoMessage() {}
 
 func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2851,7 @@ func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GRPCRequest.ProtoReflect.Descriptor instead.
 func (*GRPCRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{36}
+	return file_host_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GRPCRequest) GetHost() string {
@@ -2564,7 +2895,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2907,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2920,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{37}
+	return file_host_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ProbeResponse) GetOutcome() ProbeOutcome {
@@ -2619,7 +2950,7 @@ type WatchPodsRequest struct {
 
 func (x *WatchPodsRequest) Reset() {
 	*x = WatchPodsRequest{}
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2962,7 @@ func (x *WatchPodsRequest) String() string {
 func (*WatchPodsRequest) ProtoMessage() {}
 
 func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2975,7 @@ func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsRequest.ProtoReflect.Descriptor instead.
 func (*WatchPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{38}
+	return file_host_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchPodsRequest) GetLabels() map[string]string {
@@ -2674,7 +3005,7 @@ type WatchPodsResponse struct {
 
 func (x *WatchPodsResponse) Reset() {
 	*x = WatchPodsResponse{}
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +3017,7 @@ func (x *WatchPodsResponse) String() string {
 func (*WatchPodsResponse) ProtoMessage() {}
 
 func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +3030,7 @@ func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsResponse.ProtoReflect.Descriptor instead.
 func (*WatchPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{39}
+	return file_host_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchPodsResponse) GetUids() []string {
@@ -2733,7 +3064,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2745,7 +3076,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2758,7 +3089,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{40}
+	return file_host_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DialRequest) GetMessage() isDialRequest_Message {
@@ -2834,7 +3165,7 @@ type PodPort struct {
 
 func (x *PodPort) Reset() {
 	*x = PodPort{}
-	mi := &file_host_proto_msgTypes[41]
+	mi := &file_host_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +3177,7 @@ func (x *PodPort) String() string {
 func (*PodPort) ProtoMessage() {}
 
 func (x *PodPort) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[41]
+	mi := &file_host_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +3190,7 @@ func (x *PodPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodPort.ProtoReflect.Descriptor instead.
 func (*PodPort) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{41}
+	return file_host_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PodPort) GetSandboxId() string {
@@ -2893,7 +3224,7 @@ type DialResponse struct {
 
 func (x *DialResponse) Reset() {
 	*x = DialResponse{}
-	mi := &file_host_proto_msgTypes[42]
+	mi := &file_host_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3236,7 @@ func (x *DialResponse) String() string {
 func (*DialResponse) ProtoMessage() {}
 
 func (x *DialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[42]
+	mi := &file_host_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3249,7 @@ func (x *DialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialResponse.ProtoReflect.Descriptor instead.
 func (*DialResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{42}
+	return file_host_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DialResponse) GetMessage() isDialResponse_Message {
@@ -2989,7 +3320,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_host_proto_msgTypes[43]
+	mi := &file_host_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3332,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[43]
+	mi := &file_host_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3345,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{43}
+	return file_host_proto_rawDescGZIP(), []int{50}
 }
 
 // EndOfStream says that one direction of a byte stream has ended.
@@ -3026,7 +3357,7 @@ type EndOfStream struct {
 
 func (x *EndOfStream) Reset() {
 	*x = EndOfStream{}
-	mi := &file_host_proto_msgTypes[44]
+	mi := &file_host_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3369,7 @@ func (x *EndOfStream) String() string {
 func (*EndOfStream) ProtoMessage() {}
 
 func (x *EndOfStream) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[44]
+	mi := &file_host_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3382,7 @@ func (x *EndOfStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOfStream.ProtoReflect.Descriptor instead.
 func (*EndOfStream) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{44}
+	return file_host_proto_rawDescGZIP(), []int{51}
 }
 
 var File_host_proto protoreflect.FileDescriptor
@@ -3065,7 +3396,7 @@ const file_host_proto_rawDesc = "" +
 	"\rHelloResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x0e\n" +
-	"\fFactsRequest\"\xab\x06\n" +
+	"\fFactsRequest\"\xc8\x06\n" +
 	"\rFactsResponse\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1f\n" +
@@ -3096,7 +3427,8 @@ const file_host_proto_rawDesc = "" +
 	"\broot_dir\x18\x16 \x01(\tR\arootDir\x12 \n" +
 	"\fpod_logs_dir\x18\x17 \x01(\tR\n" +
 	"podLogsDir\x12\x18\n" +
-	"\aversion\x18\x18 \x01(\tR\aversion\"\xcd\x01\n" +
+	"\aversion\x18\x18 \x01(\tR\aversion\x12\x1b\n" +
+	"\tapp_armor\x18\x19 \x01(\bR\bappArmor\"\xcd\x01\n" +
 	"\n" +
 	"Filesystem\x12\x18\n" +
 	"\apurpose\x18\x01 \x01(\tR\apurpose\x12\x12\n" +
@@ -3144,7 +3476,12 @@ const file_host_proto_rawDesc = "" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\"I\n" +
 	"\x15SetCgroupTiersRequest\x120\n" +
 	"\x14burstable_cpu_shares\x18\x01 \x01(\x03R\x12burstableCpuShares\"\x18\n" +
-	"\x16SetCgroupTiersResponse\"E\n" +
+	"\x16SetCgroupTiersResponse\"D\n" +
+	"\x16EnsureHostsFileRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"-\n" +
+	"\x17EnsureHostsFileResponse\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"E\n" +
 	"\x10RemovePodRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vremove_logs\x18\x02 \x01(\bR\n" +
@@ -3152,7 +3489,16 @@ const file_host_proto_rawDesc = "" +
 	"\x11RemovePodResponse\"\x11\n" +
 	"\x0fListPodsRequest\"&\n" +
 	"\x10ListPodsResponse\x12\x12\n" +
-	"\x04uids\x18\x01 \x03(\tR\x04uids\"\xdc\x02\n" +
+	"\x04uids\x18\x01 \x03(\tR\x04uids\"9\n" +
+	"\vImageRecord\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"\x19\n" +
+	"\x17ListImageRecordsRequest\"R\n" +
+	"\x18ListImageRecordsResponse\x126\n" +
+	"\arecords\x18\x01 \x03(\v2\x1c.tombolo.host.v1.ImageRecordR\arecords\"M\n" +
+	"\x15PutImageRecordRequest\x124\n" +
+	"\x06record\x18\x01 \x01(\v2\x1c.tombolo.host.v1.ImageRecordR\x06record\"\x18\n" +
+	"\x16PutImageRecordResponse\"\xdc\x02\n" +
 	"\x0eReadLogRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x16\n" +
@@ -3265,17 +3611,20 @@ const file_host_proto_rawDesc = "" +
 	"\x19PROBE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PROBE_OUTCOME_FAILURE\x10\x01\x12\x19\n" +
 	"\x15PROBE_OUTCOME_SUCCESS\x10\x02\x12\x19\n" +
-	"\x15PROBE_OUTCOME_WARNING\x10\x032\xbb\v\n" +
+	"\x15PROBE_OUTCOME_WARNING\x10\x032\xed\r\n" +
 	"\vHostService\x12F\n" +
 	"\x05Hello\x12\x1d.tombolo.host.v1.HelloRequest\x1a\x1e.tombolo.host.v1.HelloResponse\x12F\n" +
 	"\x05Facts\x12\x1d.tombolo.host.v1.FactsRequest\x1a\x1e.tombolo.host.v1.FactsResponse\x12R\n" +
 	"\tEnsurePod\x12!.tombolo.host.v1.EnsurePodRequest\x1a\".tombolo.host.v1.EnsurePodResponse\x12[\n" +
 	"\fEnsureVolume\x12$.tombolo.host.v1.EnsureVolumeRequest\x1a%.tombolo.host.v1.EnsureVolumeResponse\x12s\n" +
 	"\x14EnsureTerminationLog\x12,.tombolo.host.v1.EnsureTerminationLogRequest\x1a-.tombolo.host.v1.EnsureTerminationLogResponse\x12d\n" +
+	"\x0fEnsureHostsFile\x12'.tombolo.host.v1.EnsureHostsFileRequest\x1a(.tombolo.host.v1.EnsureHostsFileResponse\x12d\n" +
 	"\x0fEnsurePodCgroup\x12'.tombolo.host.v1.EnsurePodCgroupRequest\x1a(.tombolo.host.v1.EnsurePodCgroupResponse\x12a\n" +
 	"\x0eSetCgroupTiers\x12&.tombolo.host.v1.SetCgroupTiersRequest\x1a'.tombolo.host.v1.SetCgroupTiersResponse\x12R\n" +
 	"\tRemovePod\x12!.tombolo.host.v1.RemovePodRequest\x1a\".tombolo.host.v1.RemovePodResponse\x12O\n" +
-	"\bListPods\x12 .tombolo.host.v1.ListPodsRequest\x1a!.tombolo.host.v1.ListPodsResponse\x12N\n" +
+	"\bListPods\x12 .tombolo.host.v1.ListPodsRequest\x1a!.tombolo.host.v1.ListPodsResponse\x12g\n" +
+	"\x10ListImageRecords\x12(.tombolo.host.v1.ListImageRecordsRequest\x1a).tombolo.host.v1.ListImageRecordsResponse\x12a\n" +
+	"\x0ePutImageRecord\x12&.tombolo.host.v1.PutImageRecordRequest\x1a'.tombolo.host.v1.PutImageRecordResponse\x12N\n" +
 	"\aReadLog\x12\x1f.tombolo.host.v1.ReadLogRequest\x1a .tombolo.host.v1.ReadLogResponse0\x01\x12O\n" +
 	"\bReadTail\x12 .tombolo.host.v1.ReadTailRequest\x1a!.tombolo.host.v1.ReadTailResponse\x12[\n" +
 	"\fRestartCount\x12$.tombolo.host.v1.RestartCountRequest\x1a%.tombolo.host.v1.RestartCountResponse\x12U\n" +
@@ -3299,7 +3648,7 @@ func file_host_proto_rawDescGZIP() []byte {
 }
 
 var file_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_host_proto_goTypes = []any{
 	(LogStream)(0),                       // 0: tombolo.host.v1.LogStream
 	(ProbeOutcome)(0),                    // 1: tombolo.host.v1.ProbeOutcome
@@ -3321,100 +3670,115 @@ var file_host_proto_goTypes = []any{
 	(*EnsurePodCgroupResponse)(nil),      // 17: tombolo.host.v1.EnsurePodCgroupResponse
 	(*SetCgroupTiersRequest)(nil),        // 18: tombolo.host.v1.SetCgroupTiersRequest
 	(*SetCgroupTiersResponse)(nil),       // 19: tombolo.host.v1.SetCgroupTiersResponse
-	(*RemovePodRequest)(nil),             // 20: tombolo.host.v1.RemovePodRequest
-	(*RemovePodResponse)(nil),            // 21: tombolo.host.v1.RemovePodResponse
-	(*ListPodsRequest)(nil),              // 22: tombolo.host.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),             // 23: tombolo.host.v1.ListPodsResponse
-	(*ReadLogRequest)(nil),               // 24: tombolo.host.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),              // 25: tombolo.host.v1.ReadLogResponse
-	(*ReadTailRequest)(nil),              // 26: tombolo.host.v1.ReadTailRequest
-	(*ReadTailResponse)(nil),             // 27: tombolo.host.v1.ReadTailResponse
-	(*RestartCountRequest)(nil),          // 28: tombolo.host.v1.RestartCountRequest
-	(*RestartCountResponse)(nil),         // 29: tombolo.host.v1.RestartCountResponse
-	(*RemoveLogsRequest)(nil),            // 30: tombolo.host.v1.RemoveLogsRequest
-	(*RemoveLogsResponse)(nil),           // 31: tombolo.host.v1.RemoveLogsResponse
-	(*RunHookRequest)(nil),               // 32: tombolo.host.v1.RunHookRequest
-	(*HTTPRequest)(nil),                  // 33: tombolo.host.v1.HTTPRequest
-	(*HTTPHeader)(nil),                   // 34: tombolo.host.v1.HTTPHeader
-	(*RunHookResponse)(nil),              // 35: tombolo.host.v1.RunHookResponse
-	(*ProbeRequest)(nil),                 // 36: tombolo.host.v1.ProbeRequest
-	(*TCPRequest)(nil),                   // 37: tombolo.host.v1.TCPRequest
-	(*GRPCRequest)(nil),                  // 38: tombolo.host.v1.GRPCRequest
-	(*ProbeResponse)(nil),                // 39: tombolo.host.v1.ProbeResponse
-	(*WatchPodsRequest)(nil),             // 40: tombolo.host.v1.WatchPodsRequest
-	(*WatchPodsResponse)(nil),            // 41: tombolo.host.v1.WatchPodsResponse
-	(*DialRequest)(nil),                  // 42: tombolo.host.v1.DialRequest
-	(*PodPort)(nil),                      // 43: tombolo.host.v1.PodPort
-	(*DialResponse)(nil),                 // 44: tombolo.host.v1.DialResponse
-	(*Connected)(nil),                    // 45: tombolo.host.v1.Connected
-	(*EndOfStream)(nil),                  // 46: tombolo.host.v1.EndOfStream
-	nil,                                  // 47: tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),        // 48: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 49: google.protobuf.Duration
+	(*EnsureHostsFileRequest)(nil),       // 20: tombolo.host.v1.EnsureHostsFileRequest
+	(*EnsureHostsFileResponse)(nil),      // 21: tombolo.host.v1.EnsureHostsFileResponse
+	(*RemovePodRequest)(nil),             // 22: tombolo.host.v1.RemovePodRequest
+	(*RemovePodResponse)(nil),            // 23: tombolo.host.v1.RemovePodResponse
+	(*ListPodsRequest)(nil),              // 24: tombolo.host.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),             // 25: tombolo.host.v1.ListPodsResponse
+	(*ImageRecord)(nil),                  // 26: tombolo.host.v1.ImageRecord
+	(*ListImageRecordsRequest)(nil),      // 27: tombolo.host.v1.ListImageRecordsRequest
+	(*ListImageRecordsResponse)(nil),     // 28: tombolo.host.v1.ListImageRecordsResponse
+	(*PutImageRecordRequest)(nil),        // 29: tombolo.host.v1.PutImageRecordRequest
+	(*PutImageRecordResponse)(nil),       // 30: tombolo.host.v1.PutImageRecordResponse
+	(*ReadLogRequest)(nil),               // 31: tombolo.host.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),              // 32: tombolo.host.v1.ReadLogResponse
+	(*ReadTailRequest)(nil),              // 33: tombolo.host.v1.ReadTailRequest
+	(*ReadTailResponse)(nil),             // 34: tombolo.host.v1.ReadTailResponse
+	(*RestartCountRequest)(nil),          // 35: tombolo.host.v1.RestartCountRequest
+	(*RestartCountResponse)(nil),         // 36: tombolo.host.v1.RestartCountResponse
+	(*RemoveLogsRequest)(nil),            // 37: tombolo.host.v1.RemoveLogsRequest
+	(*RemoveLogsResponse)(nil),           // 38: tombolo.host.v1.RemoveLogsResponse
+	(*RunHookRequest)(nil),               // 39: tombolo.host.v1.RunHookRequest
+	(*HTTPRequest)(nil),                  // 40: tombolo.host.v1.HTTPRequest
+	(*HTTPHeader)(nil),                   // 41: tombolo.host.v1.HTTPHeader
+	(*RunHookResponse)(nil),              // 42: tombolo.host.v1.RunHookResponse
+	(*ProbeRequest)(nil),                 // 43: tombolo.host.v1.ProbeRequest
+	(*TCPRequest)(nil),                   // 44: tombolo.host.v1.TCPRequest
+	(*GRPCRequest)(nil),                  // 45: tombolo.host.v1.GRPCRequest
+	(*ProbeResponse)(nil),                // 46: tombolo.host.v1.ProbeResponse
+	(*WatchPodsRequest)(nil),             // 47: tombolo.host.v1.WatchPodsRequest
+	(*WatchPodsResponse)(nil),            // 48: tombolo.host.v1.WatchPodsResponse
+	(*DialRequest)(nil),                  // 49: tombolo.host.v1.DialRequest
+	(*PodPort)(nil),                      // 50: tombolo.host.v1.PodPort
+	(*DialResponse)(nil),                 // 51: tombolo.host.v1.DialResponse
+	(*Connected)(nil),                    // 52: tombolo.host.v1.Connected
+	(*EndOfStream)(nil),                  // 53: tombolo.host.v1.EndOfStream
+	nil,                                  // 54: tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),        // 55: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 56: google.protobuf.Duration
 }
 var file_host_proto_depIdxs = []int32{
-	48, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
+	55, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
 	6,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
-	48, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
+	55, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
 	7,  // 3: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
 	11, // 4: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
 	12, // 5: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
-	48, // 6: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	0,  // 7: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
-	7,  // 8: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
-	49, // 9: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
-	33, // 10: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	49, // 11: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
-	34, // 12: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
-	33, // 13: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	37, // 14: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
-	38, // 15: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
-	49, // 16: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
-	1,  // 17: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
-	47, // 18: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	49, // 19: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
-	43, // 20: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
-	45, // 21: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
-	46, // 22: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
-	2,  // 23: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
-	4,  // 24: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
-	8,  // 25: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
-	10, // 26: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
-	14, // 27: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
-	16, // 28: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
-	18, // 29: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
-	20, // 30: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
-	22, // 31: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
-	24, // 32: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
-	26, // 33: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
-	28, // 34: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
-	30, // 35: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
-	32, // 36: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
-	36, // 37: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
-	40, // 38: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
-	42, // 39: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
-	3,  // 40: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
-	5,  // 41: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
-	9,  // 42: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
-	13, // 43: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
-	15, // 44: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
-	17, // 45: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
-	19, // 46: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
-	21, // 47: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
-	23, // 48: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
-	25, // 49: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
-	27, // 50: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
-	29, // 51: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
-	31, // 52: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
-	35, // 53: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
-	39, // 54: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
-	41, // 55: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
-	44, // 56: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
-	40, // [40:57] is the sub-list for method output_type
-	23, // [23:40] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	26, // 6: tombolo.host.v1.ListImageRecordsResponse.records:type_name -> tombolo.host.v1.ImageRecord
+	26, // 7: tombolo.host.v1.PutImageRecordRequest.record:type_name -> tombolo.host.v1.ImageRecord
+	55, // 8: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	0,  // 9: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
+	7,  // 10: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
+	56, // 11: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
+	40, // 12: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	56, // 13: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
+	41, // 14: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
+	40, // 15: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	44, // 16: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
+	45, // 17: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
+	56, // 18: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
+	1,  // 19: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
+	54, // 20: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	56, // 21: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
+	50, // 22: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
+	52, // 23: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
+	53, // 24: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
+	2,  // 25: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
+	4,  // 26: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
+	8,  // 27: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
+	10, // 28: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
+	14, // 29: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
+	20, // 30: tombolo.host.v1.HostService.EnsureHostsFile:input_type -> tombolo.host.v1.EnsureHostsFileRequest
+	16, // 31: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
+	18, // 32: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
+	22, // 33: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
+	24, // 34: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
+	27, // 35: tombolo.host.v1.HostService.ListImageRecords:input_type -> tombolo.host.v1.ListImageRecordsRequest
+	29, // 36: tombolo.host.v1.HostService.PutImageRecord:input_type -> tombolo.host.v1.PutImageRecordRequest
+	31, // 37: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
+	33, // 38: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
+	35, // 39: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
+	37, // 40: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
+	39, // 41: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
+	43, // 42: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
+	47, // 43: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
+	49, // 44: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
+	3,  // 45: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
+	5,  // 46: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
+	9,  // 47: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
+	13, // 48: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
+	15, // 49: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
+	21, // 50: tombolo.host.v1.HostService.EnsureHostsFile:output_type -> tombolo.host.v1.EnsureHostsFileResponse
+	17, // 51: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
+	19, // 52: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
+	23, // 53: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
+	25, // 54: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
+	28, // 55: tombolo.host.v1.HostService.ListImageRecords:output_type -> tombolo.host.v1.ListImageRecordsResponse
+	30, // 56: tombolo.host.v1.HostService.PutImageRecord:output_type -> tombolo.host.v1.PutImageRecordResponse
+	32, // 57: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
+	34, // 58: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
+	36, // 59: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
+	38, // 60: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
+	42, // 61: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
+	46, // 62: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
+	48, // 63: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
+	51, // 64: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
+	45, // [45:65] is the sub-list for method output_type
+	25, // [25:45] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_host_proto_init() }
@@ -3426,18 +3790,18 @@ func file_host_proto_init() {
 		(*EnsureVolumeRequest_EmptyDir)(nil),
 		(*EnsureVolumeRequest_HostPath)(nil),
 	}
-	file_host_proto_msgTypes[22].OneofWrappers = []any{}
-	file_host_proto_msgTypes[34].OneofWrappers = []any{
+	file_host_proto_msgTypes[29].OneofWrappers = []any{}
+	file_host_proto_msgTypes[41].OneofWrappers = []any{
 		(*ProbeRequest_HttpGet)(nil),
 		(*ProbeRequest_Tcp)(nil),
 		(*ProbeRequest_Grpc)(nil),
 	}
-	file_host_proto_msgTypes[40].OneofWrappers = []any{
+	file_host_proto_msgTypes[47].OneofWrappers = []any{
 		(*DialRequest_StreamingAddress)(nil),
 		(*DialRequest_PodPort)(nil),
 		(*DialRequest_Data)(nil),
 	}
-	file_host_proto_msgTypes[42].OneofWrappers = []any{
+	file_host_proto_msgTypes[49].OneofWrappers = []any{
 		(*DialResponse_Connected)(nil),
 		(*DialResponse_Data)(nil),
 		(*DialResponse_Eof)(nil),
@@ -3448,7 +3812,7 @@ func file_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_host_proto_rawDesc), len(file_host_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   46,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

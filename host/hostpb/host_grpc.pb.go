@@ -27,10 +27,13 @@ const (
 	HostService_EnsurePod_FullMethodName            = "/tombolo.host.v1.HostService/EnsurePod"
 	HostService_EnsureVolume_FullMethodName         = "/tombolo.host.v1.HostService/EnsureVolume"
 	HostService_EnsureTerminationLog_FullMethodName = "/tombolo.host.v1.HostService/EnsureTerminationLog"
+	HostService_EnsureHostsFile_FullMethodName      = "/tombolo.host.v1.HostService/EnsureHostsFile"
 	HostService_EnsurePodCgroup_FullMethodName      = "/tombolo.host.v1.HostService/EnsurePodCgroup"
 	HostService_SetCgroupTiers_FullMethodName       = "/tombolo.host.v1.HostService/SetCgroupTiers"
 	HostService_RemovePod_FullMethodName            = "/tombolo.host.v1.HostService/RemovePod"
 	HostService_ListPods_FullMethodName             = "/tombolo.host.v1.HostService/ListPods"
+	HostService_ListImageRecords_FullMethodName     = "/tombolo.host.v1.HostService/ListImageRecords"
+	HostService_PutImageRecord_FullMethodName       = "/tombolo.host.v1.HostService/PutImageRecord"
 	HostService_ReadLog_FullMethodName              = "/tombolo.host.v1.HostService/ReadLog"
 	HostService_ReadTail_FullMethodName             = "/tombolo.host.v1.HostService/ReadTail"
 	HostService_RestartCount_FullMethodName         = "/tombolo.host.v1.HostService/RestartCount"
@@ -67,6 +70,8 @@ type HostServiceClient interface {
 	EnsureVolume(ctx context.Context, in *EnsureVolumeRequest, opts ...grpc.CallOption) (*EnsureVolumeResponse, error)
 	// EnsureTerminationLog makes the file that a container writes its termination message to.
 	EnsureTerminationLog(ctx context.Context, in *EnsureTerminationLogRequest, opts ...grpc.CallOption) (*EnsureTerminationLogResponse, error)
+	// EnsureHostsFile gives the hosts file that the containers of a pod share its content, in place.
+	EnsureHostsFile(ctx context.Context, in *EnsureHostsFileRequest, opts ...grpc.CallOption) (*EnsureHostsFileResponse, error)
 	// EnsurePodCgroup makes the control group of a pod, gives it its resources, and tells the parent for
 	// its sandbox. UNIMPLEMENTED: the runtime does not tell its cgroup driver.
 	EnsurePodCgroup(ctx context.Context, in *EnsurePodCgroupRequest, opts ...grpc.CallOption) (*EnsurePodCgroupResponse, error)
@@ -77,6 +82,10 @@ type HostServiceClient interface {
 	RemovePod(ctx context.Context, in *RemovePodRequest, opts ...grpc.CallOption) (*RemovePodResponse, error)
 	// ListPods tells which pods have a directory.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (*ListPodsResponse, error)
+	// ListImageRecords returns what nodes noted of the images that they pulled.
+	ListImageRecords(ctx context.Context, in *ListImageRecordsRequest, opts ...grpc.CallOption) (*ListImageRecordsResponse, error)
+	// PutImageRecord keeps a record in place of one of the same key, or removes that.
+	PutImageRecord(ctx context.Context, in *PutImageRecordRequest, opts ...grpc.CallOption) (*PutImageRecordResponse, error)
 	// ReadLog sends a part of a container's log. When following, the stream ends after the container ended and its log was
 	// sent completely.
 	ReadLog(ctx context.Context, in *ReadLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogResponse], error)
@@ -164,6 +173,16 @@ func (c *hostServiceClient) EnsureTerminationLog(ctx context.Context, in *Ensure
 	return out, nil
 }
 
+func (c *hostServiceClient) EnsureHostsFile(ctx context.Context, in *EnsureHostsFileRequest, opts ...grpc.CallOption) (*EnsureHostsFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnsureHostsFileResponse)
+	err := c.cc.Invoke(ctx, HostService_EnsureHostsFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *hostServiceClient) EnsurePodCgroup(ctx context.Context, in *EnsurePodCgroupRequest, opts ...grpc.CallOption) (*EnsurePodCgroupResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EnsurePodCgroupResponse)
@@ -198,6 +217,26 @@ func (c *hostServiceClient) ListPods(ctx context.Context, in *ListPodsRequest, o
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPodsResponse)
 	err := c.cc.Invoke(ctx, HostService_ListPods_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) ListImageRecords(ctx context.Context, in *ListImageRecordsRequest, opts ...grpc.CallOption) (*ListImageRecordsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListImageRecordsResponse)
+	err := c.cc.Invoke(ctx, HostService_ListImageRecords_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) PutImageRecord(ctx context.Context, in *PutImageRecordRequest, opts ...grpc.CallOption) (*PutImageRecordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PutImageRecordResponse)
+	err := c.cc.Invoke(ctx, HostService_PutImageRecord_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -331,6 +370,8 @@ type HostServiceServer interface {
 	EnsureVolume(context.Context, *EnsureVolumeRequest) (*EnsureVolumeResponse, error)
 	// EnsureTerminationLog makes the file that a container writes its termination message to.
 	EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error)
+	// EnsureHostsFile gives the hosts file that the containers of a pod share its content, in place.
+	EnsureHostsFile(context.Context, *EnsureHostsFileRequest) (*EnsureHostsFileResponse, error)
 	// EnsurePodCgroup makes the control group of a pod, gives it its resources, and tells the parent for
 	// its sandbox. UNIMPLEMENTED: the runtime does not tell its cgroup driver.
 	EnsurePodCgroup(context.Context, *EnsurePodCgroupRequest) (*EnsurePodCgroupResponse, error)
@@ -341,6 +382,10 @@ type HostServiceServer interface {
 	RemovePod(context.Context, *RemovePodRequest) (*RemovePodResponse, error)
 	// ListPods tells which pods have a directory.
 	ListPods(context.Context, *ListPodsRequest) (*ListPodsResponse, error)
+	// ListImageRecords returns what nodes noted of the images that they pulled.
+	ListImageRecords(context.Context, *ListImageRecordsRequest) (*ListImageRecordsResponse, error)
+	// PutImageRecord keeps a record in place of one of the same key, or removes that.
+	PutImageRecord(context.Context, *PutImageRecordRequest) (*PutImageRecordResponse, error)
 	// ReadLog sends a part of a container's log. When following, the stream ends after the container ended and its log was
 	// sent completely.
 	ReadLog(*ReadLogRequest, grpc.ServerStreamingServer[ReadLogResponse]) error
@@ -393,6 +438,9 @@ func (UnimplementedHostServiceServer) EnsureVolume(context.Context, *EnsureVolum
 func (UnimplementedHostServiceServer) EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsureTerminationLog not implemented")
 }
+func (UnimplementedHostServiceServer) EnsureHostsFile(context.Context, *EnsureHostsFileRequest) (*EnsureHostsFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnsureHostsFile not implemented")
+}
 func (UnimplementedHostServiceServer) EnsurePodCgroup(context.Context, *EnsurePodCgroupRequest) (*EnsurePodCgroupResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsurePodCgroup not implemented")
 }
@@ -404,6 +452,12 @@ func (UnimplementedHostServiceServer) RemovePod(context.Context, *RemovePodReque
 }
 func (UnimplementedHostServiceServer) ListPods(context.Context, *ListPodsRequest) (*ListPodsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPods not implemented")
+}
+func (UnimplementedHostServiceServer) ListImageRecords(context.Context, *ListImageRecordsRequest) (*ListImageRecordsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListImageRecords not implemented")
+}
+func (UnimplementedHostServiceServer) PutImageRecord(context.Context, *PutImageRecordRequest) (*PutImageRecordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutImageRecord not implemented")
 }
 func (UnimplementedHostServiceServer) ReadLog(*ReadLogRequest, grpc.ServerStreamingServer[ReadLogResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadLog not implemented")
@@ -540,6 +594,24 @@ func _HostService_EnsureTerminationLog_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HostService_EnsureHostsFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnsureHostsFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).EnsureHostsFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_EnsureHostsFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).EnsureHostsFile(ctx, req.(*EnsureHostsFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _HostService_EnsurePodCgroup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EnsurePodCgroupRequest)
 	if err := dec(in); err != nil {
@@ -608,6 +680,42 @@ func _HostService_ListPods_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(HostServiceServer).ListPods(ctx, req.(*ListPodsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_ListImageRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListImageRecordsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).ListImageRecords(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_ListImageRecords_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).ListImageRecords(ctx, req.(*ListImageRecordsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_PutImageRecord_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PutImageRecordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).PutImageRecord(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_PutImageRecord_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).PutImageRecord(ctx, req.(*PutImageRecordRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -759,6 +867,10 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _HostService_EnsureTerminationLog_Handler,
 		},
 		{
+			MethodName: "EnsureHostsFile",
+			Handler:    _HostService_EnsureHostsFile_Handler,
+		},
+		{
 			MethodName: "EnsurePodCgroup",
 			Handler:    _HostService_EnsurePodCgroup_Handler,
 		},
@@ -773,6 +885,14 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPods",
 			Handler:    _HostService_ListPods_Handler,
+		},
+		{
+			MethodName: "ListImageRecords",
+			Handler:    _HostService_ListImageRecords_Handler,
+		},
+		{
+			MethodName: "PutImageRecord",
+			Handler:    _HostService_PutImageRecord_Handler,
 		},
 		{
 			MethodName: "ReadTail",

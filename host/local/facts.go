@@ -51,6 +51,7 @@ func (h *Host) Facts(ctx context.Context) (*host.Facts, error) {
 		PIDMax:          h.pidMax(),
 		PIDsRunning:     parseLoadavg(h.read("proc/loadavg")),
 		Filesystems:     h.filesystems(ctx),
+		AppArmor:        h.appArmor(),
 		CgroupVersion:   h.cgroupVersion(),
 		CgroupDriver:    h.knownCgroupDriver(ctx),
 		Addresses:       h.addresses(),
@@ -123,6 +124,12 @@ func (h *Host) pidMax() uint64 {
 		return threads
 	}
 	return pids
+}
+
+// appArmor asks as runtimes do.
+func (h *Host) appArmor() bool {
+	_, err := os.Stat(filepath.Join(h.systemRoot, "sys/kernel/security/apparmor"))
+	return err == nil && strings.HasPrefix(h.readText("sys/module/apparmor/parameters/enabled"), "Y")
 }
 
 // cgroupVersion is 2 only if the whole hierarchy is unified.

@@ -54,6 +54,9 @@ func testSystem(t *testing.T) string {
 		"sys/class/dmi/id/product_uuid":    "4c4c4544-0000-4000-8000-000000000dc1\n",
 		"sys/devices/system/cpu/online":    "0-3,8\n",
 		"sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n",
+
+		"sys/kernel/security/apparmor/features/x": "",
+		"sys/module/apparmor/parameters/enabled":  "Y\n",
 	} {
 		put(t, filepath.Join(dir, path), text)
 	}
@@ -95,6 +98,7 @@ func TestFactsOfAMachine(t *testing.T) {
 		PIDsRunning:     812,
 		Filesystems:     []host.Filesystem{{Purpose: "nodefs", Path: h.rootDir}, {Purpose: "imagefs", Path: rt.imagePath}},
 		Clock:           now,
+		AppArmor:        true,
 		CgroupVersion:   2,
 		CgroupDriver:    "systemd",
 		Addresses:       []string{"10.0.0.5", "2001:db8::5", "192.168.1.7", "fd00::7"},

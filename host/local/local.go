@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -92,6 +93,7 @@ type Host struct {
 	logger     *slog.Logger
 
 	pods       keymutex.KeyMutex // by UID: who changes the pod's directories
+	images     sync.Mutex        // who reads or changes image records
 	podCgroups podCgroups
 	hooks      *hooks
 	streaming  streamingAddress

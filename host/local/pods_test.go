@@ -66,6 +66,7 @@ func TestNamesThatCouldLeadElsewhereAreRefused(t *testing.T) {
 			"volume":      second(h.EnsureVolume(ctx, testUID, host.Volume{Name: name, EmptyDir: true})),
 			"volume uid":  second(h.EnsureVolume(ctx, types.UID(name), host.Volume{Name: "v", EmptyDir: true})),
 			"termination": second(h.EnsureTerminationLog(ctx, testUID, name, 0)),
+			"hosts":       second(h.EnsureHostsFile(ctx, types.UID(name), nil)),
 			"restart":     second(h.RestartCount(ctx, testPod, name)),
 			"sandbox":     second(h.DialPod(ctx, name, 80)),
 			"hook":        second(h.RunHook(ctx, host.HookRequest{PodUID: testUID, ContainerID: name, Kind: "preStop", Command: []string{"x"}, Timeout: 1})),
@@ -94,6 +95,9 @@ func TestSymbolicLinksDoNotLeadOutOfTheRootDirectory(t *testing.T) {
 	}
 	if _, err := h.EnsureVolume(t.Context(), testUID, host.Volume{Name: "v", EmptyDir: true}); err == nil {
 		t.Error("made a volume through a link")
+	}
+	if _, err := h.EnsureHostsFile(t.Context(), testUID, []byte("x")); err == nil {
+		t.Error("made a hosts file through a link")
 	}
 	if err := h.RemovePod(t.Context(), testUID, false); err != nil {
 		t.Error(err)

@@ -93,6 +93,11 @@ func (c *client) SetCgroupTiers(ctx context.Context, burstableShares int64) erro
 	return err
 }
 
+func (c *client) EnsureHostsFile(ctx context.Context, uid types.UID, content []byte) (string, error) {
+	resp, err := call(ctx, callTimeout, c.host.EnsureHostsFile, &hostpb.EnsureHostsFileRequest{Uid: string(uid), Content: content})
+	return resp.GetPath(), err
+}
+
 func (c *client) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error {
 	_, err := call(ctx, removeTimeout, c.host.RemovePod, &hostpb.RemovePodRequest{Uid: string(uid), RemoveLogs: removeLogs})
 	return err
@@ -108,6 +113,24 @@ func (c *client) ListPods(ctx context.Context) ([]types.UID, error) {
 		uids = append(uids, types.UID(uid))
 	}
 	return uids, nil
+}
+
+func (c *client) ListImageRecords(ctx context.Context) ([]host.ImageRecord, error) {
+	resp, err := call(ctx, callTimeout, c.host.ListImageRecords, &hostpb.ListImageRecordsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	records := make([]host.ImageRecord, 0, len(resp.GetRecords()))
+	for _, r := range resp.GetRecords() {
+		records = append(records, host.ImageRecord{Key: r.GetKey(), Content: r.GetContent()})
+	}
+	return records, nil
+}
+
+func (c *client) PutImageRecord(ctx context.Context, record host.ImageRecord) error {
+	_, err := call(ctx, callTimeout, c.host.PutImageRecord, &hostpb.PutImageRecordRequest{
+		Record: &hostpb.ImageRecord{Key: record.Key, Content: record.Content}})
+	return err
 }
 
 func (c *client) ReadTail(ctx context.Context, path string, limit int64) ([]byte, error) {

@@ -41,6 +41,7 @@ func factsToWire(f *host.Facts) *hostpb.FactsResponse {
 		RootDir:              f.RootDir,
 		PodLogsDir:           f.PodLogsDir,
 		Version:              f.Version,
+		AppArmor:             f.AppArmor,
 	}
 	for _, fs := range f.Filesystems {
 		out.Filesystems = append(out.Filesystems, &hostpb.Filesystem{
@@ -79,6 +80,7 @@ func factsFromWire(f *hostpb.FactsResponse) *host.Facts {
 		Hosts:           f.GetHosts(),
 		RootDir:         f.GetRootDir(),
 		PodLogsDir:      f.GetPodLogsDir(),
+		AppArmor:        f.GetAppArmor(),
 		Version:         f.GetVersion(),
 	}
 	for _, fs := range f.GetFilesystems() {

@@ -32,6 +32,7 @@ type fakeHost struct {
 	path    string
 	uids    []types.UID
 	tail    []byte
+	records []host.ImageRecord
 	restart int32
 	hook    *host.HookResult
 	probe   *host.ProbeResult
@@ -75,6 +76,11 @@ func (h *fakeHost) SetCgroupTiers(_ context.Context, burstableShares int64) erro
 	return h.err
 }
 
+func (h *fakeHost) EnsureHostsFile(_ context.Context, uid types.UID, content []byte) (string, error) {
+	h.note(uid, content)
+	return h.path, h.err
+}
+
 func (h *fakeHost) RemovePod(_ context.Context, uid types.UID, removeLogs bool) error {
 	h.note(uid, removeLogs)
 	return h.err
@@ -88,6 +94,15 @@ func (h *fakeHost) ReadLog(ctx context.Context, req host.LogRequest, stdout, std
 		return h.err
 	}
 	return h.readLog(ctx, req, stdout, stderr)
+}
+
+func (h *fakeHost) ListImageRecords(context.Context) ([]host.ImageRecord, error) {
+	return h.records, h.err
+}
+
+func (h *fakeHost) PutImageRecord(_ context.Context, record host.ImageRecord) error {
+	h.note(record)
+	return h.err
 }
 
 func (h *fakeHost) ReadTail(_ context.Context, path string, limit int64) ([]byte, error) {

@@ -66,6 +66,11 @@ func (s *service) SetCgroupTiers(ctx context.Context, r *hostpb.SetCgroupTiersRe
 	return &hostpb.SetCgroupTiersResponse{}, toStatus(s.host.SetCgroupTiers(ctx, r.GetBurstableCpuShares()))
 }
 
+func (s *service) EnsureHostsFile(ctx context.Context, r *hostpb.EnsureHostsFileRequest) (*hostpb.EnsureHostsFileResponse, error) {
+	path, err := s.host.EnsureHostsFile(ctx, types.UID(r.GetUid()), r.GetContent())
+	return &hostpb.EnsureHostsFileResponse{Path: path}, toStatus(err)
+}
+
 func (s *service) RemovePod(ctx context.Context, r *hostpb.RemovePodRequest) (*hostpb.RemovePodResponse, error) {
 	err := s.host.RemovePod(ctx, types.UID(r.GetUid()), r.GetRemoveLogs())
 	return &hostpb.RemovePodResponse{}, toStatus(err)
@@ -81,6 +86,23 @@ func (s *service) ListPods(ctx context.Context, _ *hostpb.ListPodsRequest) (*hos
 		out.Uids = append(out.Uids, string(uid))
 	}
 	return out, nil
+}
+
+func (s *service) ListImageRecords(ctx context.Context, _ *hostpb.ListImageRecordsRequest) (*hostpb.ListImageRecordsResponse, error) {
+	records, err := s.host.ListImageRecords(ctx)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	out := &hostpb.ListImageRecordsResponse{Records: make([]*hostpb.ImageRecord, 0, len(records))}
+	for _, r := range records {
+		out.Records = append(out.Records, &hostpb.ImageRecord{Key: r.Key, Content: r.Content})
+	}
+	return out, nil
+}
+
+func (s *service) PutImageRecord(ctx context.Context, r *hostpb.PutImageRecordRequest) (*hostpb.PutImageRecordResponse, error) {
+	err := s.host.PutImageRecord(ctx, host.ImageRecord{Key: r.GetRecord().GetKey(), Content: r.GetRecord().GetContent()})
+	return &hostpb.PutImageRecordResponse{}, toStatus(err)
 }
 
 func (s *service) ReadTail(ctx context.Context, r *hostpb.ReadTailRequest) (*hostpb.ReadTailResponse, error) {

@@ -75,7 +75,8 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	cgroup := host.PodCgroup{UID: "u", Class: v1.PodQOSBurstable, Resources: host.CgroupResources{CPUShares: 1, CPUQuota: 2, MemoryBytes: 3}}
 	hookRequest := host.HookRequest{PodUID: "u", ContainerID: "c", Kind: "preStop", Command: []string{"a", "b c"}, Timeout: 1500 * time.Millisecond}
 	hookResult := filled[host.HookResult](t)
-	fake := &fakeHost{path: "/var/x", uids: []types.UID{"a", "b"}, tail: []byte("end"), restart: 4, hook: &hookResult}
+	records := []host.ImageRecord{{Key: "a", Content: []byte("1")}, {Key: "b", Content: []byte("2")}}
+	fake := &fakeHost{path: "/var/x", records: records, uids: []types.UID{"a", "b"}, tail: []byte("end"), restart: 4, hook: &hookResult}
 	l := connect(t, fake, nil)
 	ctx := t.Context()
 	for name, test := range map[string]struct {
@@ -92,8 +93,11 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 		"EnsureTerminationLog": {func() (any, error) { return l.client.EnsureTerminationLog(ctx, "u", "c", 3) }, []any{types.UID("u"), "c", int32(3)}, "/var/x"},
 		"EnsurePodCgroup":      {func() (any, error) { return l.client.EnsurePodCgroup(ctx, cgroup) }, []any{cgroup}, "/var/x"},
 		"SetCgroupTiers":       {func() (any, error) { return nil, l.client.SetCgroupTiers(ctx, 77) }, []any{int64(77)}, nil},
+		"EnsureHostsFile":      {func() (any, error) { return l.client.EnsureHostsFile(ctx, "u", []byte("x")) }, []any{types.UID("u"), []byte("x")}, "/var/x"},
 		"RemovePod":            {func() (any, error) { return nil, l.client.RemovePod(ctx, "u", true) }, []any{types.UID("u"), true}, nil},
 		"ListPods":             {func() (any, error) { return l.client.ListPods(ctx) }, nil, []types.UID{"a", "b"}},
+		"ListImageRecords":     {func() (any, error) { return l.client.ListImageRecords(ctx) }, nil, records},
+		"PutImageRecord":       {func() (any, error) { return nil, l.client.PutImageRecord(ctx, records[0]) }, []any{records[0]}, nil},
 		"ReadTail":             {func() (any, error) { return l.client.ReadTail(ctx, "/x", 80) }, []any{"/x", int64(80)}, []byte("end")},
 		"RestartCount":         {func() (any, error) { return l.client.RestartCount(ctx, pod, "c") }, []any{pod, "c"}, int32(4)},
 		"RemoveLogs":           {func() (any, error) { return nil, l.client.RemoveLogs(ctx, "/x/0.log") }, []any{"/x/0.log"}, nil},

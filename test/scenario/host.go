@@ -101,6 +101,22 @@ func (h *Host) SetCgroupTiers(ctx context.Context, _ int64) error {
 	return h.call(ctx, "SetCgroupTiers", "", func(context.Context) error { return nil })
 }
 
+// EnsureHostsFile returns where the file would be.
+func (h *Host) EnsureHostsFile(ctx context.Context, uid types.UID, _ []byte) (string, error) {
+	err := h.call(ctx, "EnsureHostsFile", uid, func(context.Context) error { return nil })
+	return path.Join("/root-dir/pods", string(uid), "etc-hosts"), err
+}
+
+// ListImageRecords returns none: pods have no pull secrets.
+func (h *Host) ListImageRecords(ctx context.Context) ([]host.ImageRecord, error) {
+	return nil, h.call(ctx, "ListImageRecords", "", func(context.Context) error { return nil })
+}
+
+// PutImageRecord has nothing to do.
+func (h *Host) PutImageRecord(ctx context.Context, _ host.ImageRecord) error {
+	return h.call(ctx, "PutImageRecord", "", func(context.Context) error { return nil })
+}
+
 // RemovePod forgets the directory.
 func (h *Host) RemovePod(ctx context.Context, uid types.UID, _ bool) error {
 	return h.call(ctx, "RemovePod", uid, func(context.Context) error {

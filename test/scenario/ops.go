@@ -183,7 +183,7 @@ func (d drawer) lastingFault(at time.Duration, side, name string, begin func(*pl
 
 // hostFault breaks a method of the host. A hook that hangs may be given up, so it is let off.
 func (d drawer) hostFault(at time.Duration) {
-	methods := []string{"RunHook", "RunHook", "EnsurePod", "RemovePod", "ListPods", "EnsureTerminationLog", "ReadTail", "RestartCount", "WatchPods", "Probe"}
+	methods := []string{"RunHook", "RunHook", "EnsurePod", "RemovePod", "ListPods", "EnsureTerminationLog", "EnsureHostsFile", "ReadTail", "RestartCount", "WatchPods", "Probe"}
 	f := Fault{Method: methods[d.IntN(len(methods))], Times: 1 + d.IntN(3)}
 	d.breakCall(&f)
 	if f.Method == "RunHook" {
