@@ -53,6 +53,10 @@ func ContainerConfig(in ContainerInput) (*runtimeapi.ContainerConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	signal, err := stopSignal(in.Container)
+	if err != nil {
+		return nil, err
+	}
 	annotations, err := containerAnnotations(in)
 	if err != nil {
 		return nil, err
@@ -79,6 +83,7 @@ func ContainerConfig(in ContainerInput) (*runtimeapi.ContainerConfig, error) {
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
+		StopSignal:  signal,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       containerResources(in),
 			SecurityContext: security,

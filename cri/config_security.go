@@ -83,7 +83,7 @@ func containerSecurity(in ContainerInput) (*runtimeapi.LinuxContainerSecurityCon
 		SupplementalGroupsPolicy: policy,
 		NoNewPrivs:               !ptr.Deref(sc.AllowPrivilegeEscalation, true),
 		Seccomp:                  seccomp,
-		Apparmor:                 apparmorProfile(in.Pod, in.Container.Name, sc.AppArmorProfile),
+		Apparmor:                 apparmorProfile(in.Pod, in.Container),
 	}
 	if out.RunAsUser == nil && in.Image != nil {
 		out.RunAsUser, out.RunAsUsername = in.Image.GetUid(), in.Image.GetUsername()
@@ -106,7 +106,6 @@ func effectiveSecurity(pod *v1.Pod, c *v1.Container) v1.SecurityContext {
 	setDefault(&sc.RunAsNonRoot, p.RunAsNonRoot)
 	setDefault(&sc.SELinuxOptions, p.SELinuxOptions)
 	setDefault(&sc.SeccompProfile, p.SeccompProfile)
-	setDefault(&sc.AppArmorProfile, p.AppArmorProfile)
 	return sc
 }
 
@@ -222,11 +221,12 @@ func seccompProfile(in ContainerInput, p *v1.SeccompProfile) (*runtimeapi.Securi
 	}, nil
 }
 
-// apparmorProfile returns nil, which leaves it to the runtime, if neither field nor the older annotation says anything.
-func apparmorProfile(pod *v1.Pod, container string, p *v1.AppArmorProfile) *runtimeapi.SecurityProfile {
-	if p == nil {
-		p = annotatedAppArmor(pod.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+container])
-	}
+// apparmorProfile is that of the container, of the older annotation for it, or of the pod. It is nil, which leaves it to the
+// runtime, if none of them says anything.
+func apparmorProfile(pod *v1.Pod, c *v1.Container) *runtimeapi.SecurityProfile {
+	p := ptr.Deref(c.SecurityContext, v1.SecurityContext{}).AppArmorProfile
+	setDefault(&p, annotatedAppArmor(pod.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]))
+	setDefault(&p, ptr.Deref(pod.Spec.SecurityContext, v1.PodSecurityContext{}).AppArmorProfile)
 	if p == nil {
 		return nil
 	}

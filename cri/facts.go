@@ -54,6 +54,7 @@ func ContainerFacts(s *runtimeapi.ContainerStatus) ContainerStatus {
 		HookOf:                     hookOf(s),
 		User:                       linuxUser(s.GetUser().GetLinux()),
 		Resources:                  reportedResources(s.GetResources().GetLinux()),
+		StopSignal:                 signalName(s.GetStopSignal()),
 	}
 }
 

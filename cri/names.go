@@ -77,8 +77,8 @@ func SandboxHostname(pod *v1.Pod, clusterDomain string) (string, error) {
 	}
 	fqdn := host + "." + domain
 	if len(fqdn) > maxFQDN {
-		return "", fmt.Errorf("setting the host name to the FQDN (spec.setHostnameAsFQDN): FQDN %s is too long "+
-			"(%d characters is the max, %d characters requested)", fqdn, maxFQDN, len(fqdn))
+		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long "+
+			"(%d characters is the max, %d characters requested)", fqdn, maxFQDN, len(fqdn)) // the kubelet's words
 	}
 	return fqdn, nil
 }

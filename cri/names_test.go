@@ -67,7 +67,7 @@ func TestSandboxHostname(t *testing.T) {
 		},
 		{
 			desc: "an FQDN that is too long", name: strings.Repeat("a", 40), spec: v1.PodSpec{Subdomain: "web", SetHostnameAsFQDN: new(true)},
-			err: "FQDN " + strings.Repeat("a", 40) + ".web.ns.svc.cluster.local is too long (64 characters is the max, 65 characters requested)",
+			err: "failed to construct FQDN from pod hostname and cluster domain, FQDN " + strings.Repeat("a", 40) + ".web.ns.svc.cluster.local is too long (64 characters is the max, 65 characters requested)",
 		},
 	} {
 		t.Run(tt.desc, func(t *testing.T) {

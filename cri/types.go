@@ -102,6 +102,8 @@ type ContainerStatus struct {
 	User *LinuxUser
 	// Resources are those in effect, nil if the runtime does not tell.
 	Resources *LinuxResources
+	// StopSignal is the API's name of the signal that stops it, "" if the runtime does not tell.
+	StopSignal string
 }
 
 // MayRun says whether the container runs, for all the runtime can tell: one that it lost track of may.

@@ -43,7 +43,8 @@ type Runtime interface {
 	exithook.Runtime
 }
 
-// Options configure New. All fields but MaxParallelStarts, NoPodCgroups, Node, Logger and Registerer are required.
+// Options configure New. All fields but MaxParallelStarts, NoPodCgroups, UnsafeSysctls, RuntimeClasses, Node, Logger and
+// Registerer are required.
 type Options struct {
 	Source   PodSource
 	Runtime  Runtime
@@ -62,6 +63,10 @@ type Options struct {
 	MaxParallelStarts int
 	// NoPodCgroups leaves the control groups of pods to the runtime.
 	NoPodCgroups bool
+	// UnsafeSysctls are sysctls that pods may set besides the safe ones, see admission.ValidateSysctlPattern.
+	UnsafeSysctls []string
+	// RuntimeClasses knows the runtime classes of the cluster; without it there are none.
+	RuntimeClasses podsync.RuntimeClasses
 	// Node returns the node object as last known, nil before. Admission compares pods with it. It may be nil itself.
 	Node       func() *v1.Node
 	Clock      clock.WithTicker
@@ -146,7 +151,7 @@ func New(o Options) (*Engine, error) {
 func (e *Engine) assemble() {
 	o := e.opts
 	e.pleg = pleg.New(pleg.Options{
-		Runtime: o.Runtime, Watcher: o.Host, Labels: o.Identity.Labels(), Clock: o.Clock, Logger: part(o.Logger, "pleg"),
+		Runtime: o.Runtime, Watcher: o.Host, Labels: o.Identity.Labels(), HostIPs: o.Machine.HostIPs, Clock: o.Clock, Logger: part(o.Logger, "pleg"),
 		Registerer: o.Registerer,
 	})
 	e.status = status.NewManager(status.Options{
@@ -172,9 +177,9 @@ func (e *Engine) assemble() {
 		cgroups = o.Host
 	}
 	e.sync = podsync.New(podsync.Options{
-		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Killer: e.term, Logs: o.Host, Hooks: o.Host,
+		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Files: o.Host, Killer: e.term, Logs: o.Host, Hooks: o.Host,
 		Probes: e.probes, Cgroups: cgroups, Resizer: e.resizes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
-		Objects: o.Objects, HostIPs: o.Machine.HostIPs, Node: o.Node,
+		Objects: o.Objects, HostIPs: o.Machine.HostIPs, Node: o.Node, RuntimeClasses: o.RuntimeClasses,
 		ClockOffset: o.Machine.ClockOffset, MaxParallelStarts: o.MaxParallelStarts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,

@@ -68,7 +68,7 @@ func (e *Engine) admissionFacts() admission.Facts {
 func (e *Engine) nodeFacts() admission.Facts {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	facts := admission.Facts{MaxPods: e.opts.MaxPods}
+	facts := admission.Facts{MaxPods: e.opts.MaxPods, Host: e.opts.Machine.Facts(), UnsafeSysctls: e.opts.UnsafeSysctls}
 	if e.opts.Node != nil {
 		facts.Node = e.opts.Node()
 	}

@@ -50,6 +50,9 @@ type Options struct {
 	ClusterDNS    []string
 	ClusterDomain string
 
+	// UnsafeSysctls are sysctls that pods may set besides the safe ones: names, or beginnings of names and an asterisk.
+	UnsafeSysctls []string
+
 	// Host says where the host is. Its Clock, Logger and Version are filled in.
 	Host hostconn.Options
 

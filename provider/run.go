@@ -136,7 +136,8 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 		Source: provider, Runtime: runtime, Host: conn.Host, Machine: n.monitor, Objects: n.objects,
 		Sink:     &staticpods.Sink{Base: statussink.New(clients.general, o.Name), Mux: sources},
 		Recorder: n.recorder, Identity: identity, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, MaxPods: o.MaxPods,
-		MaxParallelStarts: o.MaxParallelStarts, NoPodCgroups: o.NoPodCgroups, Node: n.status.Node, Clock: o.Clock, Logger: o.Logger, Registerer: o.Registry,
+		MaxParallelStarts: o.MaxParallelStarts, NoPodCgroups: o.NoPodCgroups, UnsafeSysctls: o.UnsafeSysctls,
+		RuntimeClasses: newRuntimeClasses(clients.general.NodeV1()), Node: n.status.Node, Clock: o.Clock, Logger: o.Logger, Registerer: o.Registry,
 	})
 	if err != nil {
 		n.recorder.Stop()

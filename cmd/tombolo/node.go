@@ -62,8 +62,8 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 			Host: hostconn.Options{
 				Target: o.host, Files: o.hostFiles, ServerName: o.serverName, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
 			},
-			StaticPods: s.static,
-			Listen:     o.listen(), NodeIP: s.nodeIP,
+			StaticPods: s.static, UnsafeSysctls: o.unsafeSysctls,
+			Listen: o.listen(), NodeIP: s.nodeIP,
 			TLS:     kubeletapi.TLSOptions{CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCAFile},
 			Version: buildVersion(), Clock: p.clock, Logger: logger, Registry: registry,
 		})

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 
+	"github.com/tombolo-dev/tombolo/lifecycle/admission"
 	"github.com/tombolo-dev/tombolo/link"
 	"github.com/tombolo-dev/tombolo/provider"
 )
@@ -64,6 +65,8 @@ type nodeOptions struct {
 	clusterDomain string
 	clusterID     string
 
+	unsafeSysctls []string
+
 	log logOptions
 }
 
@@ -97,6 +100,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS service, separated by commas")
 	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "domain of the cluster's DNS names, such as cluster.local")
 	fs.StringVar(&o.clusterID, "cluster-id", "", "what tells this cluster's pods from those of other clusters on the same host; by default the UID of the Service default/kubernetes")
+	fs.StringSliceVar(&o.unsafeSysctls, "allowed-unsafe-sysctls", nil, "sysctls, or patterns that end with *, that pods may set besides the safe ones, separated by commas")
 	o.log.addFlags(fs)
 }
 
@@ -126,6 +130,11 @@ func (o *nodeOptions) validate() (*nodeSettings, error) {
 	s.static, found = o.static.validate()
 	add(found...)
 	add(o.checkCluster()...)
+	for _, pattern := range o.unsafeSysctls {
+		if err := admission.ValidateSysctlPattern(pattern); err != nil {
+			add(fmt.Errorf("--allowed-unsafe-sysctls: %w", err))
+		}
+	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, usageError{err}
 	}

@@ -130,6 +130,8 @@ func TestNodeNamesTheFlagThatIsWrong(t *testing.T) {
 		"taint twice":        {[]string{"--register-with-taints=a=b:NoSchedule,a=c:NoSchedule"}, "there is one of this key and effect already"},
 		"DNS":                {[]string{"--cluster-dns=dns.example.com"}, `--cluster-dns "dns.example.com"`},
 		"domain":             {[]string{"--cluster-domain=cluster_local"}, `--cluster-domain "cluster_local"`},
+		"sysctl":             {[]string{"--allowed-unsafe-sysctls=net.core.*,NET"}, `--allowed-unsafe-sysctls: sysctl "NET" must have`},
+		"sysctl of all":      {[]string{"--allowed-unsafe-sysctls=vm.swappiness"}, `--allowed-unsafe-sysctls: the sysctls "vm.swappiness" are not known to be namespaced`},
 		"cluster id":         {[]string{"--cluster-id=a/b"}, `--cluster-id "a/b"`},
 	} {
 		t.Run(name, func(t *testing.T) {

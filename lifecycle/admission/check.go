@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/tombolo-dev/tombolo/host"
 )
 
 // ReasonUnsupported is the reason of pods that ask for something this node cannot do.
@@ -36,6 +38,10 @@ type Facts struct {
 	ActivePods []*v1.Pod
 	// Node is the node object. Without it only the number of pods is compared.
 	Node *v1.Node
+	// Host are the facts of the machine. Without them its kernel is taken for a recent one with AppArmor.
+	Host *host.Facts
+	// UnsafeSysctls are sysctls that are allowed besides the safe ones, see ValidateSysctlPattern.
+	UnsafeSysctls []string
 }
 
 // Check returns nil if the pod may run. A pod is checked once, before anything is done for it.
@@ -46,7 +52,13 @@ func Check(pod *v1.Pod, facts Facts) *Rejection {
 	if found := violations(pod); len(found) > 0 {
 		return &Rejection{Reason: ReasonUnsupported, Field: found[0].path, Message: unsupportedMessage(found)}
 	}
-	return checkNode(pod, facts)
+	if r := checkSysctls(pod, facts); r != nil {
+		return r
+	}
+	if r := checkNode(pod, facts); r != nil {
+		return r
+	}
+	return checkAppArmor(pod, facts)
 }
 
 // unsupportedMessage lists the violations, as many as there is room for.

@@ -90,8 +90,6 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 		{`{volumes: [{name: kube-api-access-x, projected: {sources: [{serviceAccountToken: {path: token}}]}}], containers: [{name: c}]}`,
 			"spec.volumes[0].projected", "set automountServiceAccountToken: false"},
 		{`{containers: [{name: a}, {name: b, volumeDevices: [{name: d}]}]}`, "spec.containers[1].volumeDevices", "remove them"},
-		{`{containers: [{name: a, ports: [{containerPort: 80}, {containerPort: 81, hostPort: 8081}]}]}`,
-			"spec.containers[0].ports[1].hostPort", "kubectl port-forward"},
 		{`{initContainers: [{name: side, restartPolicy: Always, lifecycle: {postStart: {tcpSocket: {port: 1}}}}], containers: [{name: a}]}`,
 			"spec.initContainers[0].lifecycle.postStart.tcpSocket", "use exec or httpGet"},
 		{`{ephemeralContainers: [{name: d, targetContainerName: a, volumeDevices: [{name: b}]}], containers: [{name: a}]}`,
@@ -102,13 +100,9 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 			"spec.containers[0].resources.limits[nvidia.com/gpu]", "no such resource"},
 		{`{containers: [{name: a, lifecycle: {preStop: {tcpSocket: {port: 3}}}}]}`,
 			"spec.containers[0].lifecycle.preStop.tcpSocket", "use exec or httpGet"},
-		{`{containers: [{name: a, securityContext: {seccompProfile: {type: Localhost, localhostProfile: a.json}}}]}`,
-			"spec.containers[0].securityContext.seccompProfile.type", "use RuntimeDefault"},
 		{`{securityContext: {fsGroup: 0}, containers: [{name: a}]}`, "spec.securityContext.fsGroup", "not applied"},
 		{`{volumes: [{name: m, emptyDir: {medium: Memory}}], containers: [{name: a}]}`, "spec.volumes[0].emptyDir.medium", "host's disk"},
-		{`{hostNetwork: true, containers: [{name: a}]}`, "spec.hostNetwork", "remove it"},
-		{`{hostPID: true, containers: [{name: a}]}`, "spec.hostPID", "remove it"},
-		{`{containers: [{name: a}], overhead: {cpu: 1}}`, "spec.overhead", "runtime class"},
+		{`{hostUsers: false, containers: [{name: a}]}`, "spec.hostUsers", "remove it"},
 	} {
 		pod := parse(t, "spec: "+tc.spec)
 		r := Check(pod, Facts{})
@@ -124,19 +118,17 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 
 func TestCheckListsEveryFieldInTheWay(t *testing.T) {
 	pod := parse(t, `
-metadata: {annotations: {tombolo.dev/prestop-on-exit: "yes", container.apparmor.security.beta.kubernetes.io/a: localhost/x, container.apparmor.security.beta.kubernetes.io/b: runtime/default}}
+metadata: {annotations: {tombolo.dev/prestop-on-exit: "yes"}}
 spec:
-	hostPID: true
+	hostUsers: false
 	volumes: [{name: s, secret: {secretName: x}}]
 	containers: [{name: a, stdin: true, volumeDevices: [{name: d}]}, {name: b, ports: [{hostPort: 1}]}]
 `)
 	const want = "this node cannot run the pod as it is written: " +
 		"metadata.annotations[tombolo.dev/prestop-on-exit] (with true, preStop also runs after a container ended by itself; use true or false); " +
-		"metadata.annotations[container.apparmor.security.beta.kubernetes.io/a] (it is not applied; remove it); " +
 		"spec.volumes[0].secret (Secrets are not mounted; use a hostPath); " +
 		"spec.containers[0].volumeDevices (block devices are not attached; remove them); " +
-		"spec.containers[1].ports[0].hostPort (ports of the host are not mapped; remove it and use kubectl port-forward); " +
-		"spec.hostPID (the host's processes are not shared; remove it)"
+		"spec.hostUsers (user namespaces are not set up; remove it)"
 	r := Check(pod, Facts{})
 	if r == nil {
 		t.Fatal("accepted")

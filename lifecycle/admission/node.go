@@ -11,15 +11,18 @@ import (
 	"k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/ptr"
 )
 
 // The kubelet's reasons for pods that do not fit a node. A lack of a resource is "OutOf" and the resource's name.
 const (
 	reasonOSLabel     = "PodOSSelectorNodeLabelDoesNotMatch"
 	reasonOSField     = "PodOSNotSupported"
+	reasonGroups      = "SupplementalGroupsPolicyNotSupported"
 	reasonOutOf       = "OutOf"
 	predicateAffinity = "NodeAffinity"
 	predicateNodeName = "NodeName"
+	predicatePorts    = "NodePorts"
 	predicateTaints   = "TaintToleration"
 )
 
@@ -52,12 +55,30 @@ func checkNode(pod *v1.Pod, facts Facts) *Rejection {
 		return r
 	}
 	if facts.Node == nil {
-		return nil
+		return checkPorts(pod, others)
+	}
+	if r := checkGroupsPolicy(pod, facts.Node); r != nil {
+		return r
 	}
 	if r := checkResources(pod, others, facts.Node.Status.Allocatable); r != nil {
 		return r
 	}
-	return checkPlacement(pod, facts.Node)
+	return checkPlacement(pod, others, facts.Node)
+}
+
+// checkGroupsPolicy refuses a policy that the node's runtime does not say it knows: it would add the groups of the image.
+func checkGroupsPolicy(pod *v1.Pod, node *v1.Node) *Rejection {
+	sc := pod.Spec.SecurityContext
+	if sc == nil || ptr.Deref(sc.SupplementalGroupsPolicy, v1.SupplementalGroupsPolicyMerge) != v1.SupplementalGroupsPolicyStrict {
+		return nil
+	}
+	if f := node.Status.Features; f != nil && ptr.Deref(f.SupplementalGroupsPolicy, false) {
+		return nil
+	}
+	return &Rejection{
+		Reason: reasonGroups, Field: "spec.securityContext.supplementalGroupsPolicy",
+		Message: "SupplementalGroupsPolicy=Strict is not supported in this node",
+	}
 }
 
 // others are the active pods beside this one.
@@ -124,13 +145,16 @@ func insufficient(name v1.ResourceName, requested, used, capacity int64) *Reject
 	}
 }
 
-// checkPlacement looks at affinity, node name and NoExecute taints, as the kubelet does.
-func checkPlacement(pod *v1.Pod, node *v1.Node) *Rejection {
+// checkPlacement looks at affinity, node name, ports of the host and NoExecute taints, as the kubelet does.
+func checkPlacement(pod *v1.Pod, others []*v1.Pod, node *v1.Node) *Rejection {
 	if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !match {
 		return predicate(predicateAffinity, "node(s) didn't match Pod's node affinity/selector")
 	}
 	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
 		return predicate(predicateNodeName, "node(s) didn't match the requested node name")
+	}
+	if r := checkPorts(pod, others); r != nil {
+		return r
 	}
 	noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
 	if _, found := corev1.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, pod.Spec.Tolerations, noExecute, true); found {

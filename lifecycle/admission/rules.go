@@ -19,28 +19,28 @@ var podRules = []rule{
 	{path: "spec.serviceAccount", verdict: elsewhere},
 	{path: "spec.automountServiceAccountToken", verdict: elsewhere, note: "set it to false: the volume that the API server adds otherwise is refused"},
 	{path: "spec.nodeName", verdict: elsewhere},
-	{path: "spec.hostNetwork", note: "pods get a network of their own only; remove it"},
-	{path: "spec.hostPID", note: "the host's processes are not shared; remove it"},
-	{path: "spec.hostIPC", note: "the host's IPC is not shared; remove it"},
+	{path: "spec.hostNetwork", verdict: supported, note: "the network of the remote host"},
+	{path: "spec.hostPID", verdict: supported, note: "the processes of the remote host"},
+	{path: "spec.hostIPC", verdict: supported, note: "the IPC of the remote host"},
 	{path: "spec.shareProcessNamespace", verdict: supported},
 	{path: "spec.securityContext", verdict: inside},
 	{path: "spec.imagePullSecrets", note: "credentials of pods are not read; configure them for the host's containerd, and remove them here and in the service account"},
 	{path: "spec.hostname", verdict: supported},
-	{path: "spec.subdomain", note: "pods have no domain name; remove it"},
+	{path: "spec.subdomain", verdict: supported, note: "below `--cluster-domain`"},
 	{path: "spec.affinity", verdict: elsewhere},
 	{path: "spec.schedulerName", verdict: elsewhere},
 	{path: "spec.tolerations", verdict: elsewhere},
-	{path: "spec.hostAliases", note: "/etc/hosts is not written; remove them"},
+	{path: "spec.hostAliases", verdict: supported},
 	{path: "spec.priorityClassName", verdict: elsewhere},
 	{path: "spec.priority", verdict: elsewhere, note: "no other pod is preempted on the node"},
 	{path: "spec.dnsConfig", verdict: supported},
 	{path: "spec.readinessGates", verdict: supported},
-	{path: "spec.runtimeClassName", note: "runtime classes are not looked up; remove it to use containerd's default runtime"},
+	{path: "spec.runtimeClassName", verdict: supported, note: "the handler must be one of the host's containerd"},
 	{path: "spec.enableServiceLinks", verdict: supported},
 	{path: "spec.preemptionPolicy", verdict: elsewhere},
-	{path: "spec.overhead", note: "it belongs to a runtime class, which is not supported; remove both"},
+	{path: "spec.overhead", verdict: supported},
 	{path: "spec.topologySpreadConstraints", verdict: elsewhere},
-	{path: "spec.setHostnameAsFQDN", verdict: limited, values: []string{"false"}, note: "pods have no domain name; remove it"},
+	{path: "spec.setHostnameAsFQDN", verdict: supported},
 	{path: "spec.os", verdict: supported, note: "`linux` only"},
 	{path: "spec.hostUsers", verdict: limited, values: []string{"true"}, note: "user namespaces are not set up; remove it"},
 	{path: "spec.schedulingGates", verdict: elsewhere},
@@ -55,27 +55,25 @@ var podRules = []rule{
 	{path: "spec.resources.requests[memory]", verdict: supported},
 	{path: "spec.resources.requests[*]", note: "the node has no such resource; remove it"},
 	{path: "spec.resources.claims", note: noDevices},
-	{path: "spec.hostnameOverride", note: "it is not applied; use hostname"},
+	{path: "spec.hostnameOverride", verdict: supported},
 	{path: "spec.schedulingGroup", verdict: elsewhere},
 	{path: "spec.evictionResponders", verdict: elsewhere},
 }
 
 // podSecurityRules are the rules below a pod's securityContext.
 var podSecurityRules = []rule{
-	{path: "seLinuxOptions", note: notApplied},
+	{path: "seLinuxOptions", verdict: supported, note: "as far as the host has SELinux"},
 	{path: "windowsOptions", note: "the node runs Linux; remove it"},
 	{path: "runAsUser", verdict: supported},
 	{path: "runAsGroup", verdict: supported},
 	{path: "runAsNonRoot", verdict: supported, note: "checked against the image if there is no runAsUser"},
 	{path: "supplementalGroups", verdict: supported},
-	{path: "supplementalGroupsPolicy", verdict: limited, values: []string{"Merge"}, note: notApplied},
+	{path: "supplementalGroupsPolicy", verdict: supported, note: "`Strict` if the host's containerd knows it"},
 	{path: "fsGroup", note: notApplied},
-	{path: "sysctls", note: notApplied},
+	{path: "sysctls", verdict: supported, note: "the kubelet's safe ones, and those of `--allowed-unsafe-sysctls`"},
 	{path: "fsGroupChangePolicy", note: notApplied},
-	{path: "seccompProfile", verdict: inside},
-	{path: "seccompProfile.type", verdict: limited, values: []string{"RuntimeDefault", "Unconfined"}, note: "profiles are not brought to the host; use RuntimeDefault"},
-	{path: "seccompProfile.localhostProfile", note: "profiles are not brought to the host; use type RuntimeDefault"},
-	{path: "appArmorProfile", note: notApplied},
+	{path: "seccompProfile", verdict: supported, note: seccompOnHost},
+	{path: "appArmorProfile", verdict: supported, note: appArmorOnHost},
 	{path: "seLinuxChangePolicy", note: notApplied},
 }
 
@@ -128,8 +126,8 @@ var containerRules = []rule{
 	{path: "ports[].name", verdict: supported},
 	{path: "ports[].containerPort", verdict: supported},
 	{path: "ports[].protocol", verdict: supported},
-	{path: "ports[].hostPort", note: "ports of the host are not mapped; remove it and use kubectl port-forward"},
-	{path: "ports[].hostIP", note: "ports of the host are not mapped; remove it"},
+	{path: "ports[].hostPort", verdict: supported, note: "by the host's CNI configuration, which must have the plugin portmap or one like it"},
+	{path: "ports[].hostIP", verdict: supported, note: "an address of the remote host"},
 	{path: "envFrom", verdict: supported},
 	{path: "env", verdict: inside},
 	{path: "env[].name", verdict: supported},
@@ -179,7 +177,7 @@ var containerRules = []rule{
 	{path: "lifecycle.preStop.httpGet", verdict: supported, note: "the request is made by the remote host"},
 	{path: "lifecycle.preStop.tcpSocket", note: "Kubernetes has no such hook; use exec or httpGet"},
 	{path: "lifecycle.preStop.sleep", verdict: supported},
-	{path: "lifecycle.stopSignal", note: "the image's own stop signal is used; remove it"},
+	{path: "lifecycle.stopSignal", verdict: supported},
 	{path: "terminationMessagePath", verdict: supported},
 	{path: "terminationMessagePolicy", verdict: supported},
 	{path: "imagePullPolicy", verdict: supported},
@@ -193,7 +191,7 @@ var containerRules = []rule{
 var containerSecurityRules = []rule{
 	{path: "capabilities", verdict: supported},
 	{path: "privileged", verdict: supported},
-	{path: "seLinuxOptions", note: notApplied},
+	{path: "seLinuxOptions", verdict: supported, note: "as far as the host has SELinux"},
 	{path: "windowsOptions", note: "the node runs Linux; remove it"},
 	{path: "runAsUser", verdict: supported},
 	{path: "runAsGroup", verdict: supported},
@@ -201,22 +199,22 @@ var containerSecurityRules = []rule{
 	{path: "readOnlyRootFilesystem", verdict: supported},
 	{path: "allowPrivilegeEscalation", verdict: supported},
 	{path: "procMount", verdict: supported},
-	{path: "seccompProfile", verdict: inside},
-	{path: "seccompProfile.type", verdict: limited, values: []string{"RuntimeDefault", "Unconfined"}, note: "profiles are not brought to the host; use RuntimeDefault"},
-	{path: "seccompProfile.localhostProfile", note: "profiles are not brought to the host; use type RuntimeDefault"},
-	{path: "appArmorProfile", note: notApplied},
+	{path: "seccompProfile", verdict: supported, note: seccompOnHost},
+	{path: "appArmorProfile", verdict: supported, note: appArmorOnHost},
 }
 
 // annotationRules are the rules for annotations that change how a pod is run. Others are passed on or nobody's business.
 // A path that ends with "/" stands for every key that begins so.
 var annotationRules = []rule{
 	{path: "tombolo.dev/prestop-on-exit", verdict: limited, values: []string{"true", "false"}, note: "with true, preStop also runs after a container ended by itself; use true or false"},
-	{path: "container.apparmor.security.beta.kubernetes.io/", verdict: limited, values: []string{"runtime/default"}, note: notApplied},
 }
 
 const (
 	notApplied   = "it is not applied; remove it"
 	probedByHost = "made from the remote host; a lost link is no failure"
-	noStorage    = "storage is not attached; use a hostPath"
-	noDevices    = "devices are not allocated; remove them"
+	// Profiles are files of the host.
+	seccompOnHost  = "`Localhost` profiles are files below `seccomp` in the host's root directory"
+	appArmorOnHost = "`Localhost` profiles must be loaded on the host; a host without AppArmor refuses the pod"
+	noStorage      = "storage is not attached; use a hostPath"
+	noDevices      = "devices are not allocated; remove them"
 )

@@ -48,7 +48,11 @@ func (p *PLEG) inspect(ctx context.Context, s *snapshot) (*cri.PodStatus, error)
 	if err := calls.Wait(); err != nil {
 		return nil, err
 	}
-	return cri.AssemblePodStatus(s.uid, s.name, s.namespace, present(sandboxes), present(containers), s.at), nil
+	status := cri.AssemblePodStatus(s.uid, s.name, s.namespace, present(sandboxes), present(containers), s.at)
+	if ready := status.ReadySandbox(); ready != nil && ready.HostNetwork && p.o.HostIPs != nil {
+		status.IPs = p.o.HostIPs() // the runtime tells none of such a pod
+	}
+	return status, nil
 }
 
 func unlessGone(err error, kind, id string) error {

@@ -95,6 +95,8 @@ type Options struct {
 	// again and again. Labels select the same sandboxes and containers for it that Runtime lists.
 	Watcher host.PodWatcher
 	Labels  map[string]string
+	// HostIPs returns the addresses of the host, which are those of pods on its network. Without it those have none.
+	HostIPs func() []string
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
 	// Logger discards if nil.

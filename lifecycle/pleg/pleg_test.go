@@ -14,6 +14,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -362,6 +364,30 @@ func TestObservationTellsWhatMayRun(t *testing.T) {
 		}
 		if diff := cmp.Diff(map[types.UID]bool{"stopped": false, "ready": true, "lost": true}, got); diff != "" {
 			t.Errorf("running (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPodOnTheHostsNetworkHasTheHostsAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := fakecri.Start(t, fakecri.Options{})
+		p := New(Options{Runtime: rt.Client(), HostIPs: func() []string { return []string{"192.0.2.1", "2001:db8::1"} }})
+		run(t, p)
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "h", Name: "h", Namespace: "ns"}, Spec: v1.PodSpec{HostNetwork: true}}
+		cfg, err := cri.SandboxConfig(cri.SandboxInput{Pod: pod, Identity: fakecri.DefaultIdentity})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rt.Client().RunSandbox(t.Context(), cfg, ""); err != nil {
+			t.Fatal(err)
+		}
+		rt.Seed(fakecri.Pod{UID: "own", Name: "own"})
+		relists(1)
+		for uid, want := range map[types.UID][]string{"h": {"192.0.2.1", "2001:db8::1"}, "own": nil} {
+			st, err := p.Get(uid)
+			if err != nil || want != nil && !slices.Equal(st.IPs, want) || want == nil && (len(st.IPs) != 1 || st.IPs[0] == "192.0.2.1") {
+				t.Errorf("pod %s has the addresses %v, %v", uid, st.IPs, err)
+			}
 		}
 	})
 }

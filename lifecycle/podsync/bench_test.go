@@ -37,6 +37,7 @@ type bench struct {
 	pod     *v1.Pod
 	images  *fakeImages
 	volumes *fakeVolumes
+	files   *fakeFiles
 	logs    *fakeLogs
 	facts   *host.Facts
 	hooks   *fakeHooks
@@ -48,7 +49,7 @@ type bench struct {
 
 func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *bench {
 	b := &bench{
-		rt: rt, pod: testPod(policy, containers), events: &events{}, volumes: &fakeVolumes{},
+		rt: rt, pod: testPod(policy, containers), events: &events{}, volumes: &fakeVolumes{}, files: &fakeFiles{},
 		logs: &fakeLogs{next: map[string]int32{}}, hooks: newFakeHooks(), probes: fakeProbes{},
 		facts: &host.Facts{PodLogsDir: "/var/log/pods", RootDir: "/var/lib/tombolo", MemoryBytes: 8 << 30, CgroupVersion: 2},
 	}
@@ -63,11 +64,12 @@ func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *
 func (b *bench) restart() {
 	client := namingClient{Client: b.rt.Client(), hooks: b.hooks}
 	b.syncer = New(Options{
-		Runtime: client, Images: b.images, Volumes: b.volumes, Logs: b.logs, Hooks: b.hooks, Probes: b.probes, Objects: b.objects,
+		Runtime: client, Images: b.images, Volumes: b.volumes, Files: b.files, Logs: b.logs, Hooks: b.hooks, Probes: b.probes, Objects: b.objects,
 		Killer: termination.New(termination.Options{
 			Runtime: client, Hooks: b.hooks, Clock: clock.RealClock{}, Recorder: b.events,
 		}),
 		Identity: fakecri.DefaultIdentity, Facts: func() *host.Facts { return b.facts },
+		HostIPs:    func() []string { return []string{"192.0.2.1"} },
 		ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", Clock: clock.RealClock{}, Recorder: b.events,
 	})
 }
@@ -236,6 +238,17 @@ func (f *fakeObjects) Secret(_ context.Context, _ *v1.Pod, name string) (*v1.Sec
 }
 
 func (f *fakeObjects) Services(context.Context, string) ([]*v1.Service, error) { return nil, nil }
+
+// fakeFiles keeps the hosts file that was last asked for.
+type fakeFiles struct {
+	hosts string
+	err   error
+}
+
+func (f *fakeFiles) EnsureHostsFile(_ context.Context, uid types.UID, content []byte) (string, error) {
+	f.hosts = string(content)
+	return "/pods/" + string(uid) + "/etc-hosts", f.err
+}
 
 type fakeLogs struct {
 	next    map[string]int32

@@ -71,6 +71,10 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}
+	mounts, err = p.withHostsFile(ctx, c, mounts)
+	if err != nil {
+		return cri.ContainerInput{}, err
+	}
 	target, err := targetOf(p.pod, p.status, c.Name)
 	if err != nil {
 		return cri.ContainerInput{}, err

@@ -20,7 +20,7 @@ import (
 func (s *Syncer) ExitHookConfig(
 	ctx context.Context, pod *v1.Pod, status *cri.PodStatus, c *v1.Container, record *cri.ContainerStatus, command []string,
 ) (*runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig, error) {
-	p := &pass{Syncer: s, pod: pod, status: status, facts: s.opts.Facts()}
+	p := &pass{Syncer: s, pod: pod, status: status, ips: status.IPs, facts: s.opts.Facts()}
 	if p.facts == nil {
 		return nil, nil, errNoFacts
 	}

@@ -6,15 +6,17 @@ package podsync
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/cri"
 )
 
-// defaultHandler is the runtime handler of pods without a RuntimeClass.
-const defaultHandler = ""
+// classTimeout bounds the question for a runtime class.
+const classTimeout = 10 * time.Second
 
 // ensureSandbox finds or makes the sandbox that containers are started in.
 func (p *pass) ensureSandbox(ctx context.Context) error {
@@ -62,9 +64,16 @@ func (p *pass) createSandbox(ctx context.Context) error {
 	}
 	defer p.turn.leave()
 	p.metrics.startedPods.Inc()
+	handler, err := p.runtimeHandler(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.sandboxFailed(err)
+		}
+		return err
+	}
 	begin := p.opts.Clock.Now()
-	id, err := p.opts.Runtime.RunSandbox(ctx, p.sandbox, defaultHandler)
-	p.metrics.ranSandbox(defaultHandler, p.opts.Clock.Since(begin), err)
+	id, err := p.opts.Runtime.RunSandbox(ctx, p.sandbox, handler)
+	p.metrics.ranSandbox(handler, p.opts.Clock.Since(begin), err)
 	if err != nil {
 		if !untold(ctx, err) {
 			p.sandboxFailed(err)
@@ -83,11 +92,27 @@ func (p *pass) createSandbox(ctx context.Context) error {
 		}
 		return fmt.Errorf("inspecting the new sandbox: %w", err)
 	}
-	p.ips = cri.SandboxFacts(status).IPs
+	if p.ips = cri.SandboxFacts(status).IPs; p.pod.Spec.HostNetwork && p.opts.HostIPs != nil {
+		p.ips = p.opts.HostIPs()
+	}
 	if p.opts.SandboxReady != nil {
 		p.opts.SandboxReady(p.pod, status)
 	}
 	return nil
+}
+
+// runtimeHandler is that of the pod's runtime class, "" for the runtime's own choice.
+func (p *pass) runtimeHandler(ctx context.Context) (string, error) {
+	class := ptr.Deref(p.pod.Spec.RuntimeClassName, "")
+	switch {
+	case class == "":
+		return "", nil
+	case p.opts.RuntimeClasses == nil:
+		return "", fmt.Errorf("failed to lookup RuntimeClass %s: this node knows no runtime classes", class)
+	}
+	timed, cancel := context.WithTimeout(ctx, classTimeout)
+	defer cancel()
+	return p.opts.RuntimeClasses.RuntimeHandler(timed, class)
 }
 
 func (p *pass) sandboxFailed(err error) {

@@ -70,7 +70,7 @@ func TestConfigurationsCarryWhatTheNodeKnows(t *testing.T) {
 			t.Errorf("hostname %q, labels %v", box.GetHostname(), box.GetLabels())
 		}
 		c := b.newest(t, "web").Config
-		if len(c.GetArgs()) != 1 || c.GetArgs()[0] != "1" || len(c.GetEnvs()) != 1 || len(c.GetMounts()) != 1 {
+		if len(c.GetArgs()) != 1 || c.GetArgs()[0] != "1" || len(c.GetEnvs()) != 1 || len(c.GetMounts()) != 2 {
 			t.Errorf("args %v, envs %v, mounts %v", c.GetArgs(), c.GetEnvs(), c.GetMounts())
 		}
 		if c.GetLogPath() != "web/0.log" || c.GetImage().GetUserSpecifiedImage() != "registry.test/web:1" {

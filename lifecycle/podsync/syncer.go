@@ -68,6 +68,19 @@ type Volumes interface {
 	Mounts(ctx context.Context, pod *v1.Pod, c *v1.Container, restartCount int32) ([]*runtimeapi.Mount, error)
 }
 
+// Files makes files that are mounted into containers.
+type Files interface {
+	// EnsureHostsFile gives the pod's hosts file its content and returns its path on the host. It is idempotent.
+	EnsureHostsFile(ctx context.Context, uid types.UID, content []byte) (path string, err error)
+}
+
+// RuntimeClasses knows the runtime classes of the cluster.
+type RuntimeClasses interface {
+	// RuntimeHandler returns the handler of the class. The text of an error is told to the user of the pod, and the class is
+	// asked for again later.
+	RuntimeHandler(ctx context.Context, class string) (handler string, err error)
+}
+
 // Killer stops what runs. After an error it is called again in the next sync; what was done is not repeated.
 type Killer interface {
 	KillContainer(ctx context.Context, k termination.ContainerKill) error
@@ -97,16 +110,18 @@ var (
 	_ Runtime = (*cri.Client)(nil)
 	_ Killer  = (*termination.Terminator)(nil)
 	_ Logs    = host.LogReader(nil)
+	_ Files   = host.PodFiles(nil)
 	_ Resizer = (*resize.Manager)(nil)
 	_ Cgroups = host.PodCgroups(nil)
 )
 
-// Options configure New. All fields are required but Probes, Cgroups, Resizer, SandboxReady, ClockOffset, MaxParallelStarts,
-// HostIPs, Node, ClusterDNS, ClusterDomain, Logger and Registerer.
+// Options configure New. All fields are required but Probes, Cgroups, Resizer, RuntimeClasses, SandboxReady, ClockOffset,
+// MaxParallelStarts, HostIPs, Node, ClusterDNS, ClusterDomain, Logger and Registerer.
 type Options struct {
 	Runtime Runtime
 	Images  Images
 	Volumes Volumes
+	Files   Files
 	Killer  Killer
 	Logs    Logs
 	Hooks   HookRunner
@@ -126,8 +141,10 @@ type Options struct {
 	ClockOffset func() time.Duration
 	// MaxParallelStarts is how many new pods may be started at once; zero is DefaultParallelStarts.
 	MaxParallelStarts int
-	// HostIPs returns the addresses of the node, the primary one first, and Node the node as last known, nil before. Without
-	// them variables that show such values cannot be made.
+	// RuntimeClasses gives pods their handler; without it a pod with a class cannot start.
+	RuntimeClasses RuntimeClasses
+	// HostIPs returns the addresses of the node, the primary one first, which are those of pods on its network, and Node the
+	// node as last known, nil before. Without them variables that show such values cannot be made.
 	HostIPs func() []string
 	Node    func() *v1.Node
 	// Facts returns the newest known facts of the machine, nil before the first.

@@ -80,6 +80,7 @@ func (g *generation) container(k kind, c *v1.Container, old *v1.ContainerStatus)
 		st = g.withoutRecord(k, c, old)
 	} else {
 		st = g.withRecord(current, old)
+		setStopSignal(c, current, &st)
 	}
 	if current != nil || k != ephemeral && condition(g.in.Resize, v1.PodResizePending) != nil {
 		g.setResources(c, current, &st)
@@ -179,6 +180,15 @@ func (g *generation) withRecord(r *cri.ContainerStatus, old *v1.ContainerStatus)
 		g.setLost(&st, old)
 	}
 	return st
+}
+
+// setStopSignal tells what the container is stopped with if it asks for a signal: an API server that drops the wish would
+// drop the answer, too, and it would be written again and again.
+func setStopSignal(c *v1.Container, r *cri.ContainerStatus, st *v1.ContainerStatus) {
+	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil || r.StopSignal == "" {
+		return
+	}
+	st.StopSignal = new(v1.Signal(r.StopSignal))
 }
 
 // setLost is for a container of which the runtime has a record but no state. If it was running, it must have ended;

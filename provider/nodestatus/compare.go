@@ -29,7 +29,8 @@ func showsMachine(api, ours *v1.Node) bool {
 		containsAddresses(api.Status.Addresses, ours.Status.Addresses) &&
 		equality.Semantic.DeepEqual(api.Status.DaemonEndpoints, ours.Status.DaemonEndpoints) &&
 		equality.Semantic.DeepEqual(api.Status.NodeInfo, ours.Status.NodeInfo) &&
-		equality.Semantic.DeepEqual(api.Status.RuntimeHandlers, ours.Status.RuntimeHandlers)
+		equality.Semantic.DeepEqual(api.Status.RuntimeHandlers, ours.Status.RuntimeHandlers) &&
+		equality.Semantic.DeepEqual(api.Status.Features, ours.Status.Features)
 }
 
 func contains(all, some map[string]string) bool {

@@ -54,6 +54,7 @@ func (c *Config) describe(s *machine.State) *v1.Node {
 	node.Status.Allocatable = allocatable(node.Status.Capacity)
 	node.Status.NodeInfo = c.nodeInfo(s)
 	node.Status.RuntimeHandlers = runtimeHandlers(s)
+	node.Status.Features = features(s)
 	return node
 }
 
@@ -68,6 +69,7 @@ func (c *Config) inherit(remembered *v1.Node) *v1.Node {
 	node.Status.NodeInfo = old.NodeInfo
 	node.Status.NodeInfo.KubeletVersion = c.KubeletVersion
 	node.Status.RuntimeHandlers = old.RuntimeHandlers
+	node.Status.Features = old.Features
 	return node
 }
 
@@ -169,4 +171,13 @@ func runtimeHandlers(s *machine.State) []v1.NodeRuntimeHandler {
 	}
 	slices.SortFunc(out, func(a, b v1.NodeRuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// features are those of the runtime that pods may ask for, nil if the runtime tells of none.
+func features(s *machine.State) *v1.NodeFeatures {
+	f := s.Runtime.GetFeatures()
+	if f == nil {
+		return nil
+	}
+	return &v1.NodeFeatures{SupplementalGroupsPolicy: new(f.GetSupplementalGroupsPolicy())}
 }
