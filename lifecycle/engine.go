@@ -164,7 +164,7 @@ func (e *Engine) assemble() {
 	})
 	e.volumes = volume.New(volume.Options{Dirs: o.Host})
 	e.images = image.New(image.Options{
-		Images: o.Runtime, Clock: o.Clock, Recorder: o.Recorder, Logger: part(o.Logger, "image"), Registerer: o.Registerer,
+		Images: o.Runtime, Records: o.Host, Secrets: o.Objects, Clock: o.Clock, Recorder: o.Recorder, Logger: part(o.Logger, "image"), Registerer: o.Registerer,
 	})
 	e.probes = probe.New(probe.Options{
 		Runtime: o.Runtime, Prober: o.Host, Cache: e.pleg, HostIP: e.hostIP, Clock: o.Clock, Recorder: o.Recorder,

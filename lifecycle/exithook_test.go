@@ -94,7 +94,7 @@ func TestAnnotatedJobRunsItsHookOnceBeforeItsSandboxIsStopped(t *testing.T) {
 		if got := hook.Config.GetCommand(); !slices.Equal(got, []string{"/bin/bye"}) || len(hook.Config.GetArgs()) != 0 {
 			t.Errorf("command %q %q", got, hook.Config.GetArgs())
 		}
-		if hook.Config.GetLogPath() == main.Config.GetLogPath() || len(hook.Config.GetMounts()) != 0 {
+		if hook.Config.GetLogPath() == main.Config.GetLogPath() || len(hook.Config.GetMounts()) != 1 {
 			t.Errorf("log %s, mounts %v", hook.Config.GetLogPath(), hook.Config.GetMounts())
 		}
 		if runs := w.host.hookRuns(); len(runs) != 0 {

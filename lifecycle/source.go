@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/image"
 	"github.com/tombolo-dev/tombolo/lifecycle/podenv"
 )
 
@@ -53,6 +54,7 @@ type PodSource interface {
 // Objects reads what pods refer to in the API. Each part of the engine declares its own share. Who provides them calls
 // Engine.Refresh when something that was read for a pod changed.
 type Objects interface {
+	image.Secrets
 	podenv.Objects
 	// Token returns a token of the pod's service account, bound to the pod. It is good for the audience, the API server's own
 	// if that is empty, and for the given time, an hour if that is zero.

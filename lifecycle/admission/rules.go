@@ -24,7 +24,7 @@ var podRules = []rule{
 	{path: "spec.hostIPC", verdict: supported, note: "the IPC of the remote host"},
 	{path: "spec.shareProcessNamespace", verdict: supported},
 	{path: "spec.securityContext", verdict: inside},
-	{path: "spec.imagePullSecrets", note: "credentials of pods are not read; configure them for the host's containerd, and remove them here and in the service account"},
+	{path: "spec.imagePullSecrets", verdict: supported, note: "those of its service account are added by the API server"},
 	{path: "spec.hostname", verdict: supported},
 	{path: "spec.subdomain", verdict: supported, note: "below `--cluster-domain`"},
 	{path: "spec.affinity", verdict: elsewhere},

@@ -5,8 +5,13 @@
 // policies, default tags, back-off of failing pulls, and the events and waiting reasons that tell of it, all to the
 // letter as the kubelet does.
 //
-// It must not know where images come from or how they are stored; the runtime does. Credentials of pods, image volumes
-// and removal of unused images are not its business yet.
+// A pull is made with the credentials of the pod's pull secrets, one after the other. An image that was pulled so is for
+// those who have the credentials: which secrets a registry accepted is kept on the host, so that it is known to the next
+// process as well, and a pod without them has to ask the registry although the image is there. No password leaves the
+// process but to the runtime, and none is logged.
+//
+// It must not know where images come from or how they are stored; the runtime does. Image volumes and removal of unused
+// images are not its business.
 //
 // Two things differ from the kubelet's defaults. Pulls of different pods run in parallel, so that one registry that
 // hangs does not hold up the rest of the machine, and a pull ends as soon as its pod is deleted.

@@ -4,6 +4,7 @@
 package image
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -18,6 +19,9 @@ const (
 	ReasonRegistryUnavailable       = "RegistryUnavailable"
 	ReasonSignatureValidationFailed = "SignatureValidationFailed"
 )
+
+// errNoSecrets is why a manager without Secrets reads none.
+var errNoSecrets = errors.New("this node does not read secrets")
 
 // Error says why a container has no image. Its text is the message for state.waiting.message; the event that the
 // kubelet adds for every failed start says "Error: " and the reason only.

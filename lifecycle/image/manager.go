@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/image/keyring"
 	"github.com/tombolo-dev/tombolo/lifecycle/podref"
 )
 
@@ -36,6 +39,7 @@ const (
 	eventBackOff      = "BackOff"
 	eventInspect      = "InspectFailed"
 	eventNeverPresent = "ErrImageNeverPull"
+	eventNoSecret     = "FailedToRetrieveImagePullSecret"
 )
 
 // Runtime is the runtime's image service. Errors are classes; Unavailable means that no answer came.
@@ -44,11 +48,15 @@ type Runtime interface {
 	ImageStatus(ctx context.Context, image string) (*runtimeapi.Image, error)
 	// PullImage returns the reference to create containers from. It has no deadline and stops when ctx ends.
 	PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (ref string, err error)
+	ListImages(ctx context.Context) ([]*runtimeapi.Image, error)
 }
 
-// Options are what a Manager needs. Images, Clock and Recorder are required.
+// Options are what a Manager needs. Images, Records, Clock and Recorder are required.
 type Options struct {
-	Images   Runtime
+	Images  Runtime
+	Records Records
+	// Secrets has the pull secrets of pods. Without it they count as missing.
+	Secrets  Secrets
 	Clock    clock.Clock
 	Recorder record.EventRecorder
 	// MaxParallelPulls limits how many pulls run at once on the machine; the others wait for their turn. Zero means no
@@ -62,6 +70,9 @@ type Options struct {
 // Manager makes images available. See the package documentation for its concurrency.
 type Manager struct {
 	images   Runtime
+	records  Records
+	secrets  Secrets
+	access   *accesses
 	clock    clock.Clock
 	recorder record.EventRecorder
 	log      *slog.Logger
@@ -77,6 +88,9 @@ func New(o Options) *Manager {
 	}
 	m := &Manager{
 		images:   o.Images,
+		records:  o.Records,
+		secrets:  o.Secrets,
+		access:   newAccesses(),
 		clock:    o.Clock,
 		recorder: o.Recorder,
 		log:      o.Logger,
@@ -117,6 +131,12 @@ type request struct {
 	named   string // as the user wrote it
 	image   string // with tag
 
+	// credentials are the pod's for the image, once they were asked for.
+	credentials []keyring.Credential
+	asked       bool
+	// denied says that the image is present, and not for the pod unless its registry agrees.
+	denied bool
+
 	present, required string // label values
 }
 
@@ -140,31 +160,56 @@ func (m *Manager) ensure(ctx context.Context, r *request, container *v1.Containe
 	return m.pull(ctx, r)
 }
 
-// lookUp returns the reference of a present image, or "" if it has to be pulled.
+// lookUp returns the reference of an image that is present and that the pod may use, or "" if it has to be pulled.
 func (m *Manager) lookUp(ctx context.Context, r *request) (string, error) {
-	status, err := m.images.ImageStatus(ctx, r.image)
-	switch {
-	case err != nil && (ctx.Err() != nil || cri.OutcomeUnknown(err)):
-		return "", fmt.Errorf("inspecting image %q: %w", r.image, err)
-	case err != nil:
-		return "", m.fail(r, eventInspect, &Error{
-			reason:  ReasonInspectError,
-			message: fmt.Sprintf("Failed to inspect image %q: %v", r.image, err),
-			cause:   err,
-		})
-	case status != nil:
-		r.present, r.required = labelTrue, labelFalse
-		m.event(r, v1.EventTypeNormal, eventPulled, fmt.Sprintf("Container image %q already present on machine", r.named))
-		return status.GetId(), nil
+	status, records, err := m.inspect(ctx, r)
+	if err != nil {
+		return "", err
 	}
 	r.present = labelFalse
-	if r.policy == v1.PullNever {
+	if status != nil {
+		r.present = labelTrue
+		allowed, err := m.mayUse(ctx, r, status.GetId(), records)
+		if err != nil {
+			return "", fmt.Errorf("looking for credentials for image %q: %w", r.image, err)
+		}
+		if allowed {
+			r.required = labelFalse
+			m.event(r, v1.EventTypeNormal, eventPulled, fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.named))
+			return status.GetId(), nil
+		}
+		r.denied = true
+	}
+	if r.policy == v1.PullNever { // that it is present is nobody's business who may not use it
 		return "", m.fail(r, eventNeverPresent, &Error{
 			reason:  ReasonErrImageNeverPull,
 			message: fmt.Sprintf("Container image %q is not present with pull policy of Never", r.named),
 		})
 	}
 	return "", nil
+}
+
+// inspect asks for the image, nil if it is not present, and at the same time for the records of who may use what.
+func (m *Manager) inspect(ctx context.Context, r *request) (*runtimeapi.Image, []host.ImageRecord, error) {
+	var records []host.ImageRecord
+	var recordsErr error
+	var asking sync.WaitGroup
+	asking.Go(func() { records, recordsErr = m.records.ListImageRecords(ctx) })
+	status, err := m.images.ImageStatus(ctx, r.image)
+	asking.Wait()
+	switch {
+	case err != nil && (ctx.Err() != nil || cri.OutcomeUnknown(err)):
+		return nil, nil, fmt.Errorf("inspecting image %q: %w", r.image, err)
+	case err != nil:
+		return nil, nil, m.fail(r, eventInspect, &Error{
+			reason:  ReasonInspectError,
+			message: fmt.Sprintf("Failed to inspect image %q: %v", r.image, err),
+			cause:   err,
+		})
+	case status != nil && recordsErr != nil:
+		return nil, nil, fmt.Errorf("looking for who may use image %q: %w", r.image, recordsErr)
+	}
+	return status, records, nil
 }
 
 // fail tells of a failure by a warning with the same text and returns it.

@@ -26,6 +26,7 @@ import (
 type fakeImages struct {
 	status func(image string) (*runtimeapi.Image, error)
 	pull   func(ctx context.Context, req *runtimeapi.PullImageRequest) (string, error)
+	list   func() []*runtimeapi.Image
 
 	mu    sync.Mutex
 	pulls []*runtimeapi.PullImageRequest
@@ -48,6 +49,13 @@ func (f *fakeImages) PullImage(ctx context.Context, req *runtimeapi.PullImageReq
 		return "sha256:pulled", nil
 	}
 	return f.pull(ctx, req)
+}
+
+func (f *fakeImages) ListImages(context.Context) ([]*runtimeapi.Image, error) {
+	if f.list == nil {
+		return nil, nil
+	}
+	return f.list(), nil
 }
 
 func (f *fakeImages) pulled() int {
@@ -97,7 +105,7 @@ type bench struct {
 
 func newBench(images *fakeImages, maxParallel int) *bench {
 	b := &bench{images: images, clock: clocktesting.NewFakeClock(time.Unix(1700000000, 0)), events: &events{}}
-	b.Manager = New(Options{Images: images, Clock: b.clock, Recorder: b.events, MaxParallelPulls: maxParallel, Registerer: prometheus.NewRegistry()})
+	b.Manager = New(Options{Images: images, Records: newFakeRecords(), Clock: b.clock, Recorder: b.events, MaxParallelPulls: maxParallel, Registerer: prometheus.NewRegistry()})
 	return b
 }
 
@@ -140,12 +148,12 @@ func TestEnsureImageTellsWhatItDoesInTheKubeletsWords(t *testing.T) {
 		{
 			name: "present and IfNotPresent", images: &fakeImages{status: present("sha256:here", 7)}, image: "app:v1", policy: v1.PullIfNotPresent,
 			wantRef:    "sha256:here",
-			wantEvents: []string{`Normal Pulled Container image "app:v1" already present on machine`},
+			wantEvents: []string{`Normal Pulled Container image "app:v1" already present on machine and can be accessed by the pod`},
 		},
 		{
 			name: "present and Never", images: &fakeImages{status: present("sha256:here", 7)}, image: "app", policy: v1.PullNever,
 			wantRef:    "sha256:here",
-			wantEvents: []string{`Normal Pulled Container image "app" already present on machine`},
+			wantEvents: []string{`Normal Pulled Container image "app" already present on machine and can be accessed by the pod`},
 		},
 		{
 			name: "absent and Never", image: "app:v1", policy: v1.PullNever,

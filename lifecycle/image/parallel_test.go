@@ -41,7 +41,7 @@ func slowImages() *fakeImages {
 func TestHangingPullOfOnePodDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &events{}
-		m := New(Options{Images: slowImages(), Clock: clock.RealClock{}, Recorder: recorder})
+		m := New(Options{Images: slowImages(), Records: newFakeRecords(), Clock: clock.RealClock{}, Recorder: recorder})
 		ctx, cancel := context.WithCancel(t.Context())
 		hung := make(chan error)
 		go func() {
@@ -79,7 +79,7 @@ func TestSerialPullsWaitForTheirTurnAndTellHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &events{}
 		registry := prometheus.NewRegistry()
-		m := New(Options{Images: slowImages(), Clock: clock.RealClock{}, Recorder: recorder, MaxParallelPulls: 1, Registerer: registry})
+		m := New(Options{Images: slowImages(), Records: newFakeRecords(), Clock: clock.RealClock{}, Recorder: recorder, MaxParallelPulls: 1, Registerer: registry})
 		ensure := func(ctx context.Context, uid, image string) error {
 			pod := testPod(uid, image, v1.PullAlways)
 			_, err := m.EnsureImage(ctx, pod, &pod.Spec.Containers[0], nil)

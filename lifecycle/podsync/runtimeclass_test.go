@@ -49,7 +49,7 @@ func TestSandboxHasTheHandlerOfItsRuntimeClass(t *testing.T) {
 		if r := b.sync(t); r.Err == nil {
 			t.Error("started without its class")
 		}
-		b.wantEvents(t, `FailedCreatePodSandBox : Failed to create pod sandbox: runtimeclass.node.k8s.io "gvisor" not found`)
+		b.wantEvents(t, `FailedCreatePodSandBox: Failed to create pod sandbox: runtimeclass.node.k8s.io "gvisor" not found`)
 		classes["gvisor"] = "runsc"
 		b.mustSync(t)
 		if got := noted.handlers; len(got) != 1 || got[0] != "runsc" {

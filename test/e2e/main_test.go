@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 	if port := os.Getenv(deafVariable); port != "" {
 		listenDeafly(port)
 	}
+	if archive := os.Getenv(privateVariable); archive != "" {
+		servePrivately(archive)
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }
