@@ -59,16 +59,17 @@ func TestParseReport(t *testing.T) {
 		{"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "should pass [Conformance]", "State": "passed", "RunTime": 2000000000},
 		{"ContainerHierarchyTexts": ["[sig-node] Pods", "when slow"], "LeafNodeType": "It", "LeafNodeText": "should fail", "State": "timedout",
 			"Failure": {"Message": "Timed out\n  after 5m", "Location": {"FileName": "k8s.io/test/pods.go", "LineNumber": 12}},
-			"CapturedGinkgoWriterOutput": "Destroying namespace \"pods-12\" for this suite"},
+			"CapturedGinkgoWriterOutput": "Destroying namespace \"pods-12\" for this suite",
+			"SpecEvents": [{"Message": "Creating a pod"}, {"Message": "Creating configMap pods-13/c"}]},
 		{"ContainerHierarchyTexts": ["[sig-node] Pods"], "LeafNodeType": "It", "LeafNodeText": "skips itself", "State": "skipped"}
 	]}]`
-	got, err := parseReport([]byte(report), map[string][]string{"pods-12": {"spec.b", "spec.a"}, "pods-99": {"spec.c"}})
+	got, err := parseReport([]byte(report), map[string][]string{"pods-12": {"spec.b", "spec.a"}, "pods-1": {"spec.c"}, "pods-13": {"spec.d"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Results{
 		"[sig-node] Pods should pass [Conformance]": {Outcome: Passed, Took: 2e9},
-		"[sig-node] Pods when slow should fail":     {Outcome: Failed, Why: "Timed out after 5m (pods.go:12)", Refused: []string{"spec.a", "spec.b"}},
+		"[sig-node] Pods when slow should fail":     {Outcome: Failed, Why: "Timed out after 5m (pods.go:12)", Refused: []string{"spec.a", "spec.b", "spec.d"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)

@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -53,6 +54,7 @@ type spec struct {
 	}
 	CapturedGinkgoWriterOutput string
 	CapturedStdOutErr          string
+	SpecEvents                 []struct{ Message string }
 }
 
 // maxWhy bounds the reason of a failure, in bytes.
@@ -121,13 +123,19 @@ func (s spec) why() string {
 	return fmt.Sprintf("%s (%s:%d)", text, file, s.Failure.Location.LineNumber)
 }
 
-// refused are the fields of the namespaces that the test's output names.
+// word is what a namespace can be in a text.
+var word = regexp.MustCompile(`[a-z0-9-]+`)
+
+// refused are the fields of the namespaces that the test names in its output or its steps.
 func (s spec) refused(byNamespace map[string][]string) []string {
+	texts := []string{s.CapturedGinkgoWriterOutput, s.CapturedStdOutErr, s.Failure.Message}
+	for _, step := range s.SpecEvents {
+		texts = append(texts, step.Message)
+	}
 	var fields []string
-	for namespace, of := range byNamespace {
-		if strings.Contains(s.CapturedGinkgoWriterOutput, namespace) || strings.Contains(s.CapturedStdOutErr, namespace) ||
-			strings.Contains(s.Failure.Message, namespace) {
-			fields = append(fields, of...)
+	for _, text := range texts {
+		for _, name := range word.FindAllString(text, -1) {
+			fields = append(fields, byNamespace[name]...)
 		}
 	}
 	return distinct(fields)
