@@ -23,6 +23,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host/local"
+	"github.com/tombolo-dev/tombolo/host/policy"
 	"github.com/tombolo-dev/tombolo/host/remote"
 	"github.com/tombolo-dev/tombolo/link"
 )
@@ -48,6 +49,7 @@ type hostOptions struct {
 	podLogsDir     string
 	listen         string
 	files          link.Files
+	policy         string
 	metricsAddress string
 	log            logOptions
 }
@@ -56,6 +58,7 @@ func (o *hostOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.containerd, "containerd", defaultContainerdSocket, "socket of containerd, a path or unix:///path")
 	fs.StringVar(&o.rootDir, "root", defaultRootDir, "directory for everything that is kept on this machine")
 	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories")
+	fs.StringVar(&o.policy, "policy", "", "file that says what pods may do to this machine; without it, everything that a node asks for")
 	fs.StringVar(&o.listen, "listen", defaultHostListen, "address and port to serve nodes on")
 	fs.StringVar(&o.files.CertFile, "tls-cert-file", "", "certificate of this host (tombolo pki host)")
 	fs.StringVar(&o.files.KeyFile, "tls-private-key-file", "", "key of the certificate")
@@ -145,6 +148,10 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	if err := certificates.CheckUsage(x509.ExtKeyUsageServerAuth); err != nil {
 		return fmt.Errorf("--tls-cert-file: %w", err)
 	}
+	rules, err := o.loadPolicy(logger)
+	if err != nil {
+		return err
+	}
 	runtimeLink, err := link.New(link.Options{
 		Target: link.Target{Scheme: link.SchemeUnix, Address: o.containerd},
 		Clock:  p.clock, Logger: logger.With("link", "containerd"),
@@ -174,6 +181,7 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 		Host:        machine,
 		Runtime:     machine.ObserveStreaming(runtime),
 		Credentials: certificates.ServerCredentials(link.ServerOptions{Logger: logger, Registerer: registry}),
+		Policy:      rules,
 		Version:     buildVersion(),
 		Clock:       p.clock,
 		Logger:      logger,
@@ -184,6 +192,19 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	stopping, cancel := context.WithTimeout(context.Background(), hookStopTimeout)
 	defer cancel()
 	return errors.Join(err, machine.Close(stopping))
+}
+
+// loadPolicy returns the policy of --policy, nil without one.
+func (o *hostOptions) loadPolicy(logger *slog.Logger) (remote.Policy, error) {
+	if o.policy == "" {
+		return nil, nil
+	}
+	rules, err := policy.Load(o.policy, policy.Dirs{Pods: filepath.Join(o.rootDir, local.PodsDir), Logs: o.podLogsDir})
+	if err != nil {
+		return nil, fmt.Errorf("--policy: %w", err)
+	}
+	logger.Info("pods may do what the policy allows", "policy", o.policy)
+	return rules, nil
 }
 
 // serve runs the listeners until ctx ends or one of them fails.

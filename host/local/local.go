@@ -22,9 +22,11 @@ import (
 	"github.com/tombolo-dev/tombolo/host"
 )
 
-// Names below the root directory.
+// PodsDir is the directory of the pods' directories, below the root directory.
+const PodsDir = "pods"
+
 const (
-	podsDir = "pods"
+	podsDir = PodsDir
 	// podLocks is how many locks the pods share.
 	podLocks = 64
 )

@@ -19,6 +19,7 @@ type runtimeForwarder struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	to      runtimeapi.RuntimeServiceClient
 	effects *effects
+	guard   guard
 }
 
 var _ runtimeapi.RuntimeServiceServer = (*runtimeForwarder)(nil)
@@ -28,6 +29,9 @@ func (f *runtimeForwarder) Version(ctx context.Context, r *runtimeapi.VersionReq
 }
 
 func (f *runtimeForwarder) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	if err := f.guard.sandbox(r.GetConfig()); err != nil {
+		return nil, err
+	}
 	return perform(ctx, f.effects, sandboxKey(r), r, f.to.RunPodSandbox)
 }
 
@@ -52,6 +56,9 @@ func (f *runtimeForwarder) StreamPodSandboxes(r *runtimeapi.StreamPodSandboxesRe
 }
 
 func (f *runtimeForwarder) CreateContainer(ctx context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	if err := f.guard.container(r.GetConfig(), r.GetSandboxConfig()); err != nil {
+		return nil, err
+	}
 	return perform(ctx, f.effects, containerKey(r), r, f.to.CreateContainer)
 }
 
@@ -136,14 +143,23 @@ func (f *runtimeForwarder) Status(ctx context.Context, r *runtimeapi.StatusReque
 }
 
 func (f *runtimeForwarder) CheckpointContainer(ctx context.Context, r *runtimeapi.CheckpointContainerRequest) (*runtimeapi.CheckpointContainerResponse, error) {
+	if err := f.guard.checkpoint(); err != nil {
+		return nil, err
+	}
 	return f.to.CheckpointContainer(ctx, r)
 }
 
 func (f *runtimeForwarder) CheckpointPod(ctx context.Context, r *runtimeapi.CheckpointPodRequest) (*runtimeapi.CheckpointPodResponse, error) {
+	if err := f.guard.checkpoint(); err != nil {
+		return nil, err
+	}
 	return f.to.CheckpointPod(ctx, r)
 }
 
 func (f *runtimeForwarder) RestorePod(ctx context.Context, r *runtimeapi.RestorePodRequest) (*runtimeapi.RestorePodResponse, error) {
+	if err := f.guard.checkpoint(); err != nil {
+		return nil, err
+	}
 	return f.to.RestorePod(ctx, r)
 }
 

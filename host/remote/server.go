@@ -41,6 +41,8 @@ type ServerOptions struct {
 	Runtime grpc.ClientConnInterface
 	// Credentials secure the connections. Without them they are not secured, which only tests want.
 	Credentials credentials.TransportCredentials
+	// Policy judges what pods ask of the machine. Default: everything is allowed.
+	Policy Policy
 	// Version is what Hello tells.
 	Version string
 	Clock   clock.PassiveClock
@@ -89,9 +91,10 @@ func NewServer(o ServerOptions) *Server {
 			grpc.StreamInterceptor(around.stream),
 		),
 	}
-	hostpb.RegisterHostServiceServer(s.grpc, &service{host: o.Host, version: o.Version, clock: o.Clock, relays: s.relays})
+	guard := guard{policy: o.Policy, logger: o.Logger}
+	hostpb.RegisterHostServiceServer(s.grpc, &service{host: o.Host, guard: guard, version: o.Version, clock: o.Clock, relays: s.relays})
 	runtimeapi.RegisterRuntimeServiceServer(s.grpc, &runtimeForwarder{
-		to: runtimeapi.NewRuntimeServiceClient(o.Runtime), effects: s.effects,
+		to: runtimeapi.NewRuntimeServiceClient(o.Runtime), effects: s.effects, guard: guard,
 	})
 	runtimeapi.RegisterImageServiceServer(s.grpc, &imageForwarder{to: runtimeapi.NewImageServiceClient(o.Runtime)})
 	return s

@@ -19,6 +19,7 @@ import (
 type service struct {
 	hostpb.UnimplementedHostServiceServer
 	host    host.Host
+	guard   guard
 	version string
 	clock   clock.PassiveClock
 	relays  *sync.WaitGroup
@@ -47,6 +48,9 @@ func (s *service) EnsureVolume(ctx context.Context, r *hostpb.EnsureVolumeReques
 	volume, err := volumeFromWire(r)
 	if err != nil {
 		return nil, toStatus(err)
+	}
+	if err := s.guard.volume(r.GetUid(), volume); err != nil {
+		return nil, err
 	}
 	path, err := s.host.EnsureVolume(ctx, types.UID(r.GetUid()), volume)
 	return &hostpb.EnsureVolumeResponse{Path: path}, toStatus(err)

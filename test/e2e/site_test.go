@@ -37,6 +37,8 @@ type site struct {
 	name string
 	// inProcess sites run tombolo node alone, on the host, with the host part in-process.
 	inProcess bool
+	// hostArgs are further arguments of tombolo host.
+	hostArgs []string
 
 	host               *testbed.Host
 	connection         *grpc.ClientConn
@@ -129,11 +131,11 @@ func (s *site) marks() string { return filepath.Join(s.host.Dir(), "marks") }
 
 // startHost starts tombolo host.
 func (s *site) startHost() (err error) {
-	s.hostProc, err = s.host.Run("tombolo-host", s.host.Command(context.Background(), s.env.binary, "host",
+	s.hostProc, err = s.host.Run("tombolo-host", s.host.Command(context.Background(), s.env.binary, append([]string{"host",
 		"--containerd", s.host.ContainerdSocket(), "--root", s.rootDir(), "--pod-logs-dir", s.logsDir(),
 		"--listen", s.linkAddress(), "--metrics-address", net.JoinHostPort(s.host.Address().String(), hostMetricsPort),
-		"--tls-cert-file", s.linkFile("host-"+s.name+".crt"), "--tls-private-key-file", s.linkFile("host-"+s.name+".key"),
-		"--client-ca-file", s.linkFile("ca.crt"), "-v=4"))
+		"--tls-cert-file", s.linkFile("host-" + s.name + ".crt"), "--tls-private-key-file", s.linkFile("host-" + s.name + ".key"),
+		"--client-ca-file", s.linkFile("ca.crt"), "-v=4"}, s.hostArgs...)...))
 	return err
 }
 

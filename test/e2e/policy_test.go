@@ -1,0 +1,83 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// TestHostWithAPolicyRefusesWhatItsOwnerDoesNotAllow: on a host of its own.
+func TestHostWithAPolicyRefusesWhatItsOwnerDoesNotAllow(t *testing.T) {
+	t.Parallel()
+	s := require(t).newSite("policed")
+	rules := filepath.Join(t.TempDir(), "policy.yaml")
+	must(t, os.WriteFile(rules, fmt.Appendf(nil, `
+apiVersion: tombolo.dev/v1alpha1
+kind: HostPolicy
+allow: {hostPaths: [{path: %q}], capabilities: [NET_ADMIN]}
+`, filepath.Join(require(t).cluster.StateDir(), "hosts", "policed", "marks")), 0o600))
+	s.hostArgs = []string{"--policy", rules}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+		if s.host != nil {
+			must(t, s.host.Remove(context.WithoutCancel(t.Context())))
+		}
+	})
+	must(t, s.start(t.Context()))
+	k := on(t, s)
+
+	allowed := k.create(k.pod("allowed", `touch /marks/allowed; exec sleep 1d`, func(p *v1.Pod) {
+		p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{Capabilities: &v1.Capabilities{Add: []v1.Capability{"NET_ADMIN"}}}
+	}))
+	container := func(change func(*v1.SecurityContext)) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{}
+			change(p.Spec.Containers[0].SecurityContext)
+		}
+	}
+	secret := t.TempDir()
+	for name, tt := range map[string]struct {
+		change         func(*v1.Pod)
+		reason, refuse string
+	}{
+		"privileged": {container(func(c *v1.SecurityContext) { c.Privileged = ptr.To(true) }), "FailedCreatePodSandBox", "privileged pods"},
+		"capability": {container(func(c *v1.SecurityContext) {
+			c.Capabilities = &v1.Capabilities{Add: []v1.Capability{"SYS_TIME"}}
+		}), "Failed", "capability SYS_TIME"},
+		"host-path": {func(p *v1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "secret", VolumeSource: v1.VolumeSource{
+				HostPath: &v1.HostPathVolumeSource{Path: secret, Type: ptr.To(v1.HostPathDirectory)}}})
+			p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: "secret", MountPath: "/secret"})
+		}, "FailedMount", "host path " + secret},
+		"link": {func(p *v1.Pod) {
+			must(t, os.Symlink(secret, filepath.Join(s.marks(), "link")))
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "secret", VolumeSource: v1.VolumeSource{
+				HostPath: &v1.HostPathVolumeSource{Path: filepath.Join(s.marks(), "link"), Type: ptr.To(v1.HostPathDirectory)}}})
+			p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: "secret", MountPath: "/secret"})
+		}, "FailedMount", "host path"},
+	} {
+		pod := k.create(k.pod(name, `touch /marks/`+name+`; exec sleep 1d`, tt.change))
+		k.awaitEvent(pod, tt.reason, "the policy of the host does not allow "+tt.refuse)
+		if p, err := k.get(pod); err != nil || p.Status.Phase != v1.PodPending {
+			t.Errorf("%s: %v, %+v", name, err, p.Status)
+		}
+		if _, err := os.Stat(k.mark(name)); err == nil {
+			t.Errorf("%s runs", name)
+		}
+	}
+	k.awaitPodReady(allowed)
+	if log, err := os.ReadFile(s.hostProc.LogFile()); err != nil || !strings.Contains(string(log), "refused what a pod asks of this machine") {
+		t.Errorf("the host does not tell its owner: %v", err)
+	}
+}
