@@ -133,9 +133,9 @@ func (p *Policy) mount(m *runtimeapi.Mount) []string {
 }
 
 func (p *Policy) path(path string, readOnly bool) []string {
-	real := resolved(path)
+	target := resolved(path)
 	for _, dir := range p.allow.HostPaths {
-		if below(resolved(dir.Path), real) && (readOnly || !dir.ReadOnly) {
+		if below(resolved(dir.Path), target) && (readOnly || !dir.ReadOnly) {
 			return nil
 		}
 	}
@@ -162,10 +162,10 @@ func resolved(path string) string {
 	path = filepath.Clean(path)
 	rest := ""
 	for {
-		real, err := filepath.EvalSymlinks(path)
+		target, err := filepath.EvalSymlinks(path)
 		switch {
 		case err == nil:
-			return filepath.Join(real, rest)
+			return filepath.Join(target, rest)
 		case !errors.Is(err, fs.ErrNotExist) || path == "/" || exists(path):
 			return "" // also a link to what does not exist yet
 		}

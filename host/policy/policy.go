@@ -130,12 +130,12 @@ func (f *file) problems() []error {
 	}
 	for i, dir := range f.Allow.HostPaths {
 		if !cleanAbsolute(dir.Path) {
-			problems = append(problems, fmt.Errorf("allow.hostPaths[%d].path %q: write an absolute path without . and ..", i, dir.Path))
+			problems = append(problems, fmt.Errorf("allow.hostPaths[%d].path %q: write an absolute path in its shortest form", i, dir.Path))
 		}
 	}
 	for i, dir := range f.Allow.Devices {
 		if !cleanAbsolute(dir) {
-			problems = append(problems, fmt.Errorf("allow.devices[%d] %q: write an absolute path without . and ..", i, dir))
+			problems = append(problems, fmt.Errorf("allow.devices[%d] %q: write an absolute path in its shortest form", i, dir))
 		}
 	}
 	for i, name := range f.Allow.Capabilities {

@@ -57,7 +57,7 @@ func (m *Manager) SetTiers(burstableShares int64) error {
 
 func (m *Manager) set(g group, r host.CgroupResources) error {
 	resources := &cgroups.Resources{
-		CpuShares: uint64(max(r.CPUShares, host.MinCPUShares)), //nolint:gosec // positive
+		CpuShares: uint64(max(r.CPUShares, host.MinCPUShares)),
 		CpuQuota:  orUnlimited(r.CPUQuota), CpuPeriod: host.CPUPeriodMicros, Memory: orUnlimited(r.MemoryBytes),
 		SkipDevices: true, SkipFreezeOnSet: true,
 	}

@@ -115,7 +115,7 @@ func TestResourcesOfAGroup(t *testing.T) {
 		}
 		got := f.set["/tombolo/kubepods/pod"+uid]
 		want := cgroups.Resources{
-			CpuShares: uint64(max(r.CPUShares, 2)), CpuPeriod: 100_000, SkipDevices: true, SkipFreezeOnSet: true, //nolint:gosec // positive
+			CpuShares: uint64(max(r.CPUShares, 2)), CpuPeriod: 100_000, SkipDevices: true, SkipFreezeOnSet: true,
 			CpuQuota: -1, Memory: -1, CpuWeight: got.CpuWeight, // what is not limited takes back a limit
 		}
 		if r.CPUQuota > 0 {
