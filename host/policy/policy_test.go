@@ -216,7 +216,7 @@ func TestBadPoliciesAreRefusedWithEveryFieldNamed(t *testing.T) {
 		"": {"apiVersion", "kind"},
 		"apiVersion: v1\nkind: HostPolicy\nallow: {hostNamespaces: [net], hostPaths: [{path: data}, {path: /a/../b}], capabilities: [net_admin], devices: [null]}": {
 			`apiVersion "v1"`, `allow.hostNamespaces[0] "net"`, `allow.hostPaths[0].path "data"`, `allow.hostPaths[1].path`, `allow.capabilities[0]`, `allow.devices[0]`},
-		header + "allow: {privilege: true}":                    {"privilege"},
+		header + "allow: {privilege: true}":                     {"privilege"},
 		header + "allow: {privileged: maybe}":                   {"privileged"},
 		header + "allow: {privileged: true, privileged: false}": {"privileged"},
 		"{": {""},
