@@ -197,6 +197,7 @@ func TestFailuresOfAStart(t *testing.T) {
 			name:   "environment",
 			reason: "CreateContainerConfigError",
 			breakIt: func(b *bench) {
+				b.syncer.opts.HostIPs = nil
 				b.pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "IP", ValueFrom: &v1.EnvVarSource{
 					FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.hostIP"},
 				}}}
