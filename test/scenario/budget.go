@@ -40,9 +40,14 @@ func (g *Guard) stop(e Event) {
 	}
 }
 
+// grace is the pod's own grace period. Its spec is known.
+func (p *podFacts) grace() time.Duration {
+	return time.Duration(ptr.Deref(p.spec.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
+}
+
 // mostGrace is the longest grace period a node may believe in: that of the spec until it can know of a deletion.
 func (g *Guard) mostGrace(p *podFacts, at time.Duration) time.Duration {
-	own := time.Duration(ptr.Deref(p.spec.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
+	own := p.grace()
 	most, known := own, false
 	for _, a := range p.asked {
 		if g.knownBy(a.at) <= at {
@@ -107,13 +112,13 @@ func (g *Guard) late(p *podFacts, e Event) bool {
 	return false
 }
 
-// lateUnknown says whether the kill uses what a node that was late has, where the node knew of the deletion earlier than it
-// had to: the deadline it gave, and not the one it had to give, passed while it could not see the host.
+// lateUnknown says whether the kill uses what a node that was late has, where there is no deadline that it had to give: it knew
+// of the deletion earlier than it had to, or nobody asked for the end. The one it gave passed while it could not see the host.
 func (g *Guard) lateUnknown(p *podFacts, e Event, before time.Duration) bool {
-	if p.late || len(p.asked) == 0 || g.deadline(p, e.At) != never || before > e.At || !g.blind[blindHost].lost(before, before) {
+	if p.late || g.deadline(p, e.At) != never || before > e.At || !g.blind[blindHost].lost(before, before) {
 		return false
 	}
-	short := lateStop
+	short := min(lateStop, p.grace())
 	for _, a := range p.asked {
 		short = min(short, a.grace)
 	}
