@@ -45,6 +45,15 @@ func (p *podFacts) grace() time.Duration {
 	return time.Duration(ptr.Deref(p.spec.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 }
 
+// mostAsked is the longest grace period that the pod ever had.
+func (p *podFacts) mostAsked() time.Duration {
+	most := p.grace()
+	for _, a := range p.asked {
+		most = max(most, a.grace)
+	}
+	return most
+}
+
 // mostGrace is the longest grace period a node may believe in: that of the spec until it can know of a deletion.
 func (g *Guard) mostGrace(p *podFacts, at time.Duration) time.Duration {
 	own := p.grace()
@@ -118,9 +127,11 @@ func (g *Guard) lateUnknown(p *podFacts, e Event, before time.Duration) bool {
 	if p.late || g.deadline(p, e.At) != never || before > e.At || !g.blind[blindHost].lost(before, before) {
 		return false
 	}
-	short := min(lateStop, p.grace())
+	short := min(lateStop, p.mostAsked())
 	for _, a := range p.asked {
-		short = min(short, a.grace)
+		if g.blind[blindAPI].regained(a.at) <= e.At {
+			short = min(short, a.grace)
+		}
 	}
 	if e.Grace > short+rounding {
 		return false
