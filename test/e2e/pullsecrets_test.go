@@ -102,7 +102,8 @@ func TestPullSecrets(t *testing.T) {
 	}
 	waits := func(p *v1.Pod) error {
 		for _, st := range p.Status.ContainerStatuses {
-			if w := st.State.Waiting; w != nil && strings.HasSuffix(w.Reason, "ImagePullBackOff") && strings.Contains(w.Message, "401") {
+			if w := st.State.Waiting; w != nil && w.Reason == "ImagePullBackOff" &&
+				(strings.Contains(w.Message, "401") || strings.Contains(w.Message, "authorization failed")) {
 				return nil
 			}
 		}
