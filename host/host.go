@@ -86,22 +86,12 @@ type PodDirs interface {
 	// EnsureTerminationLog makes an empty file (0666) for the container's termination message and returns its path.
 	// restartCount tells the files of successive containers apart.
 	EnsureTerminationLog(ctx context.Context, uid types.UID, container string, restartCount int32) (path string, err error)
-	// RemovePod removes the pod's control group, with what is left in it, and its directory. Missing is success. It refuses (FailedPrecondition) while something is
+	// RemovePod removes the pod's control group, with what is left in it, its directory, and the mounts that EnsureVolume,
+	// WriteFiles and EnsureSubPath made below that. Missing is success. It refuses (FailedPrecondition) while something else is
 	// mounted below it. removeLogs says whether the pod's log directories go too; what is empty of them always does.
 	RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error
 	// ListPods returns the UIDs that have a directory.
 	ListPods(ctx context.Context) ([]types.UID, error)
-}
-
-// Volume says what EnsureVolume shall make ready: exactly one of the fields other than Name is set.
-type Volume struct {
-	Name string
-	// EmptyDir is a directory 0777 on disk that lives as long as the pod.
-	EmptyDir bool
-	// HostPath is a path of the host that exists or is made according to HostPathType, the API's names ("",
-	// DirectoryOrCreate, Directory, FileOrCreate, File, Socket, CharDevice, BlockDevice). A mismatch is FailedPrecondition.
-	HostPath     string
-	HostPathType string
 }
 
 // LogRequest selects a part of a container's log. It has the meaning of the API's PodLogOptions.
@@ -205,6 +195,7 @@ type Host interface {
 	PodCgroups
 	PodFiles
 	ImageRecords
+	Volumes
 	LogReader
 	HookRunner
 	Prober

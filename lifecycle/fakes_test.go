@@ -207,6 +207,14 @@ func (h *fakeHost) EnsureVolume(_ context.Context, uid types.UID, v host.Volume)
 	return path.Join("/root-dir/pods", string(uid), "volumes", v.Name), nil
 }
 
+func (h *fakeHost) WriteFiles(_ context.Context, uid types.UID, set host.FileSet) (string, error) {
+	return path.Join("/root-dir/pods", string(uid), "volumes", set.Volume), nil
+}
+
+func (h *fakeHost) EnsureSubPath(_ context.Context, uid types.UID, part host.SubPath) (string, error) {
+	return path.Join("/root-dir/pods", string(uid), "volume-subpaths", part.Volume, part.Path), nil
+}
+
 func (h *fakeHost) EnsureTerminationLog(_ context.Context, uid types.UID, c string, n int32) (string, error) {
 	return fmt.Sprintf("/root-dir/pods/%s/containers/%s/%d", uid, c, n), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/lifecycle/image"
 	"github.com/tombolo-dev/tombolo/lifecycle/podenv"
+	"github.com/tombolo-dev/tombolo/lifecycle/volume"
 )
 
 // PodEventType says how the desired state of one pod changed.
@@ -56,9 +57,7 @@ type PodSource interface {
 type Objects interface {
 	image.Secrets
 	podenv.Objects
-	// Token returns a token of the pod's service account, bound to the pod. It is good for the audience, the API server's own
-	// if that is empty, and for the given time, an hour if that is zero.
-	Token(ctx context.Context, pod *v1.Pod, audience string, expirationSeconds int64) (string, error)
+	volume.Objects
 	// Forget drops what is kept for a pod that has ended.
 	Forget(uid types.UID)
 }

@@ -79,3 +79,15 @@ func (e *Engine) nodeFacts() admission.Facts {
 	}
 	return facts
 }
+
+// allocatable returns what the node can give to pods, nil as long as that is not known. It is shared.
+func (e *Engine) allocatable() v1.ResourceList {
+	if e.opts.Node == nil {
+		return nil
+	}
+	node := e.opts.Node()
+	if node == nil {
+		return nil
+	}
+	return node.Status.Allocatable
+}

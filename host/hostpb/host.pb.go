@@ -26,6 +26,71 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// VolumeKind is what a volume below the directory of a pod is.
+type VolumeKind int32
+
+const (
+	// Not below the directory of a pod.
+	VolumeKind_VOLUME_KIND_UNSPECIFIED VolumeKind = 0
+	// A directory that the pod writes to.
+	VolumeKind_VOLUME_KIND_EMPTY_DIR VolumeKind = 1
+	// Files of a ConfigMap, on disk.
+	VolumeKind_VOLUME_KIND_CONFIG_MAP VolumeKind = 2
+	// Files of a Secret, in memory.
+	VolumeKind_VOLUME_KIND_SECRET VolumeKind = 3
+	// Files that tell of the pod, in memory.
+	VolumeKind_VOLUME_KIND_DOWNWARD_API VolumeKind = 4
+	// Files of several sources, in memory.
+	VolumeKind_VOLUME_KIND_PROJECTED VolumeKind = 5
+)
+
+// Enum value maps for VolumeKind.
+var (
+	VolumeKind_name = map[int32]string{
+		0: "VOLUME_KIND_UNSPECIFIED",
+		1: "VOLUME_KIND_EMPTY_DIR",
+		2: "VOLUME_KIND_CONFIG_MAP",
+		3: "VOLUME_KIND_SECRET",
+		4: "VOLUME_KIND_DOWNWARD_API",
+		5: "VOLUME_KIND_PROJECTED",
+	}
+	VolumeKind_value = map[string]int32{
+		"VOLUME_KIND_UNSPECIFIED":  0,
+		"VOLUME_KIND_EMPTY_DIR":    1,
+		"VOLUME_KIND_CONFIG_MAP":   2,
+		"VOLUME_KIND_SECRET":       3,
+		"VOLUME_KIND_DOWNWARD_API": 4,
+		"VOLUME_KIND_PROJECTED":    5,
+	}
+)
+
+func (x VolumeKind) Enum() *VolumeKind {
+	p := new(VolumeKind)
+	*p = x
+	return p
+}
+
+func (x VolumeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (VolumeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_host_proto_enumTypes[0].Descriptor()
+}
+
+func (VolumeKind) Type() protoreflect.EnumType {
+	return &file_host_proto_enumTypes[0]
+}
+
+func (x VolumeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use VolumeKind.Descriptor instead.
+func (VolumeKind) EnumDescriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{0}
+}
+
 // LogStream tells the output streams of a container apart.
 type LogStream int32
 
@@ -63,11 +128,11 @@ func (x LogStream) String() string {
 }
 
 func (LogStream) Descriptor() protoreflect.EnumDescriptor {
-	return file_host_proto_enumTypes[0].Descriptor()
+	return file_host_proto_enumTypes[1].Descriptor()
 }
 
 func (LogStream) Type() protoreflect.EnumType {
-	return &file_host_proto_enumTypes[0]
+	return &file_host_proto_enumTypes[1]
 }
 
 func (x LogStream) Number() protoreflect.EnumNumber {
@@ -76,7 +141,7 @@ func (x LogStream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LogStream.Descriptor instead.
 func (LogStream) EnumDescriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{0}
+	return file_host_proto_rawDescGZIP(), []int{1}
 }
 
 // ProbeOutcome is how a try of a probe ended.
@@ -120,11 +185,11 @@ func (x ProbeOutcome) String() string {
 }
 
 func (ProbeOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_host_proto_enumTypes[1].Descriptor()
+	return file_host_proto_enumTypes[2].Descriptor()
 }
 
 func (ProbeOutcome) Type() protoreflect.EnumType {
-	return &file_host_proto_enumTypes[1]
+	return &file_host_proto_enumTypes[2]
 }
 
 func (x ProbeOutcome) Number() protoreflect.EnumNumber {
@@ -133,7 +198,7 @@ func (x ProbeOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProbeOutcome.Descriptor instead.
 func (ProbeOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{1}
+	return file_host_proto_rawDescGZIP(), []int{2}
 }
 
 // HelloRequest introduces the caller.
@@ -875,7 +940,7 @@ type isEnsureVolumeRequest_Source interface {
 }
 
 type EnsureVolumeRequest_EmptyDir struct {
-	// A directory on disk that lives as long as the pod.
+	// A directory that lives as long as the pod.
 	EmptyDir *EmptyDirSource `protobuf:"bytes,3,opt,name=empty_dir,json=emptyDir,proto3,oneof"`
 }
 
@@ -888,9 +953,17 @@ func (*EnsureVolumeRequest_EmptyDir) isEnsureVolumeRequest_Source() {}
 
 func (*EnsureVolumeRequest_HostPath) isEnsureVolumeRequest_Source() {}
 
-// EmptyDirSource is a directory with mode 0777 on disk.
+// EmptyDirSource is a directory that lives as long as the pod.
 type EmptyDirSource struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it is a memory-backed file system instead of a directory on disk.
+	Memory bool `protobuf:"varint,1,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Largest size of the file system in memory, in bytes; the kernel's default if zero.
+	SizeBytes int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Mode of the directory when it is made; 0777 if absent, with the sticky bit in memory.
+	Mode *uint32 `protobuf:"varint,3,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
+	// Group that owns the directory when it is made.
+	FsGroup       *int64 `protobuf:"varint,4,opt,name=fs_group,json=fsGroup,proto3,oneof" json:"fs_group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -923,6 +996,34 @@ func (x *EmptyDirSource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EmptyDirSource.ProtoReflect.Descriptor instead.
 func (*EmptyDirSource) Descriptor() ([]byte, []int) {
 	return file_host_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *EmptyDirSource) GetMemory() bool {
+	if x != nil {
+		return x.Memory
+	}
+	return false
+}
+
+func (x *EmptyDirSource) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *EmptyDirSource) GetMode() uint32 {
+	if x != nil && x.Mode != nil {
+		return *x.Mode
+	}
+	return 0
+}
+
+func (x *EmptyDirSource) GetFsGroup() int64 {
+	if x != nil && x.FsGroup != nil {
+		return *x.FsGroup
+	}
+	return 0
 }
 
 // HostPathSource is a path of the host.
@@ -1027,6 +1128,371 @@ func (x *EnsureVolumeResponse) GetPath() string {
 	return ""
 }
 
+// WriteFilesRequest is the whole content of a volume, 12 MiB at most.
+type WriteFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Name of the volume in the pod.
+	Volume string `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	// What the volume is.
+	Kind VolumeKind `protobuf:"varint,3,opt,name=kind,proto3,enum=tombolo.host.v1.VolumeKind" json:"kind,omitempty"`
+	// Largest size of the file system in memory, in bytes; the kernel's default if zero.
+	SizeBytes int64 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// The files.
+	Files []*VolumeFile `protobuf:"bytes,5,rep,name=files,proto3" json:"files,omitempty"`
+	// Group that owns files and directories.
+	FsGroup *int64 `protobuf:"varint,6,opt,name=fs_group,json=fsGroup,proto3,oneof" json:"fs_group,omitempty"`
+	// Directories, relative to the volume, for what else is mounted below it.
+	MountPoints   []string `protobuf:"bytes,7,rep,name=mount_points,json=mountPoints,proto3" json:"mount_points,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFilesRequest) Reset() {
+	*x = WriteFilesRequest{}
+	mi := &file_host_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFilesRequest) ProtoMessage() {}
+
+func (x *WriteFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFilesRequest.ProtoReflect.Descriptor instead.
+func (*WriteFilesRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WriteFilesRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *WriteFilesRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *WriteFilesRequest) GetKind() VolumeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return VolumeKind_VOLUME_KIND_UNSPECIFIED
+}
+
+func (x *WriteFilesRequest) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *WriteFilesRequest) GetFiles() []*VolumeFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *WriteFilesRequest) GetFsGroup() int64 {
+	if x != nil && x.FsGroup != nil {
+		return *x.FsGroup
+	}
+	return 0
+}
+
+func (x *WriteFilesRequest) GetMountPoints() []string {
+	if x != nil {
+		return x.MountPoints
+	}
+	return nil
+}
+
+// VolumeFile is one file of a volume.
+type VolumeFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path, relative to the volume, without "..".
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Content.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// Permission bits.
+	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// User that owns the file.
+	User          *int64 `protobuf:"varint,4,opt,name=user,proto3,oneof" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeFile) Reset() {
+	*x = VolumeFile{}
+	mi := &file_host_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeFile) ProtoMessage() {}
+
+func (x *VolumeFile) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
+func (*VolumeFile) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *VolumeFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *VolumeFile) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *VolumeFile) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *VolumeFile) GetUser() int64 {
+	if x != nil && x.User != nil {
+		return *x.User
+	}
+	return 0
+}
+
+// WriteFilesResponse says where the volume is.
+type WriteFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path on the host.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFilesResponse) Reset() {
+	*x = WriteFilesResponse{}
+	mi := &file_host_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFilesResponse) ProtoMessage() {}
+
+func (x *WriteFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFilesResponse.ProtoReflect.Descriptor instead.
+func (*WriteFilesResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WriteFilesResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// EnsureSubPathRequest names a part of a volume that is mounted into a container.
+type EnsureSubPathRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Name of the volume in the pod.
+	Volume string `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	// What the volume is. Unspecified is the directory of the host that host_path names.
+	Kind VolumeKind `protobuf:"varint,3,opt,name=kind,proto3,enum=tombolo.host.v1.VolumeKind" json:"kind,omitempty"`
+	// Directory of the host, absolute.
+	HostPath string `protobuf:"bytes,4,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
+	// Path of the part, relative to the volume, without "..".
+	Path string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	// Name of the container.
+	Container string `protobuf:"bytes,6,opt,name=container,proto3" json:"container,omitempty"`
+	// Place among the container's mounts.
+	Mount         int32 `protobuf:"varint,7,opt,name=mount,proto3" json:"mount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnsureSubPathRequest) Reset() {
+	*x = EnsureSubPathRequest{}
+	mi := &file_host_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnsureSubPathRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnsureSubPathRequest) ProtoMessage() {}
+
+func (x *EnsureSubPathRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnsureSubPathRequest.ProtoReflect.Descriptor instead.
+func (*EnsureSubPathRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *EnsureSubPathRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *EnsureSubPathRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *EnsureSubPathRequest) GetKind() VolumeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return VolumeKind_VOLUME_KIND_UNSPECIFIED
+}
+
+func (x *EnsureSubPathRequest) GetHostPath() string {
+	if x != nil {
+		return x.HostPath
+	}
+	return ""
+}
+
+func (x *EnsureSubPathRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *EnsureSubPathRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *EnsureSubPathRequest) GetMount() int32 {
+	if x != nil {
+		return x.Mount
+	}
+	return 0
+}
+
+// EnsureSubPathResponse says where the part is.
+type EnsureSubPathResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path on the host.
+	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnsureSubPathResponse) Reset() {
+	*x = EnsureSubPathResponse{}
+	mi := &file_host_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnsureSubPathResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnsureSubPathResponse) ProtoMessage() {}
+
+func (x *EnsureSubPathResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnsureSubPathResponse.ProtoReflect.Descriptor instead.
+func (*EnsureSubPathResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *EnsureSubPathResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 // EnsureTerminationLogRequest asks for a termination message file.
 type EnsureTerminationLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1042,7 +1508,7 @@ type EnsureTerminationLogRequest struct {
 
 func (x *EnsureTerminationLogRequest) Reset() {
 	*x = EnsureTerminationLogRequest{}
-	mi := &file_host_proto_msgTypes[12]
+	mi := &file_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1520,7 @@ func (x *EnsureTerminationLogRequest) String() string {
 func (*EnsureTerminationLogRequest) ProtoMessage() {}
 
 func (x *EnsureTerminationLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[12]
+	mi := &file_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1533,7 @@ func (x *EnsureTerminationLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureTerminationLogRequest.ProtoReflect.Descriptor instead.
 func (*EnsureTerminationLogRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{12}
+	return file_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EnsureTerminationLogRequest) GetUid() string {
@@ -1102,7 +1568,7 @@ type EnsureTerminationLogResponse struct {
 
 func (x *EnsureTerminationLogResponse) Reset() {
 	*x = EnsureTerminationLogResponse{}
-	mi := &file_host_proto_msgTypes[13]
+	mi := &file_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1580,7 @@ func (x *EnsureTerminationLogResponse) String() string {
 func (*EnsureTerminationLogResponse) ProtoMessage() {}
 
 func (x *EnsureTerminationLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[13]
+	mi := &file_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1593,7 @@ func (x *EnsureTerminationLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureTerminationLogResponse.ProtoReflect.Descriptor instead.
 func (*EnsureTerminationLogResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{13}
+	return file_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EnsureTerminationLogResponse) GetPath() string {
@@ -1156,7 +1622,7 @@ type EnsurePodCgroupRequest struct {
 
 func (x *EnsurePodCgroupRequest) Reset() {
 	*x = EnsurePodCgroupRequest{}
-	mi := &file_host_proto_msgTypes[14]
+	mi := &file_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1634,7 @@ func (x *EnsurePodCgroupRequest) String() string {
 func (*EnsurePodCgroupRequest) ProtoMessage() {}
 
 func (x *EnsurePodCgroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[14]
+	mi := &file_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1647,7 @@ func (x *EnsurePodCgroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsurePodCgroupRequest.ProtoReflect.Descriptor instead.
 func (*EnsurePodCgroupRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{14}
+	return file_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EnsurePodCgroupRequest) GetUid() string {
@@ -1230,7 +1696,7 @@ type EnsurePodCgroupResponse struct {
 
 func (x *EnsurePodCgroupResponse) Reset() {
 	*x = EnsurePodCgroupResponse{}
-	mi := &file_host_proto_msgTypes[15]
+	mi := &file_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1708,7 @@ func (x *EnsurePodCgroupResponse) String() string {
 func (*EnsurePodCgroupResponse) ProtoMessage() {}
 
 func (x *EnsurePodCgroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[15]
+	mi := &file_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1721,7 @@ func (x *EnsurePodCgroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsurePodCgroupResponse.ProtoReflect.Descriptor instead.
 func (*EnsurePodCgroupResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{15}
+	return file_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EnsurePodCgroupResponse) GetParent() string {
@@ -1276,7 +1742,7 @@ type SetCgroupTiersRequest struct {
 
 func (x *SetCgroupTiersRequest) Reset() {
 	*x = SetCgroupTiersRequest{}
-	mi := &file_host_proto_msgTypes[16]
+	mi := &file_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1754,7 @@ func (x *SetCgroupTiersRequest) String() string {
 func (*SetCgroupTiersRequest) ProtoMessage() {}
 
 func (x *SetCgroupTiersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[16]
+	mi := &file_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1767,7 @@ func (x *SetCgroupTiersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCgroupTiersRequest.ProtoReflect.Descriptor instead.
 func (*SetCgroupTiersRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{16}
+	return file_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetCgroupTiersRequest) GetBurstableCpuShares() int64 {
@@ -1320,7 +1786,7 @@ type SetCgroupTiersResponse struct {
 
 func (x *SetCgroupTiersResponse) Reset() {
 	*x = SetCgroupTiersResponse{}
-	mi := &file_host_proto_msgTypes[17]
+	mi := &file_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1798,7 @@ func (x *SetCgroupTiersResponse) String() string {
 func (*SetCgroupTiersResponse) ProtoMessage() {}
 
 func (x *SetCgroupTiersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[17]
+	mi := &file_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1811,7 @@ func (x *SetCgroupTiersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCgroupTiersResponse.ProtoReflect.Descriptor instead.
 func (*SetCgroupTiersResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{17}
+	return file_host_proto_rawDescGZIP(), []int{22}
 }
 
 // EnsureHostsFileRequest asks for the hosts file of a pod.
@@ -1361,7 +1827,7 @@ type EnsureHostsFileRequest struct {
 
 func (x *EnsureHostsFileRequest) Reset() {
 	*x = EnsureHostsFileRequest{}
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1839,7 @@ func (x *EnsureHostsFileRequest) String() string {
 func (*EnsureHostsFileRequest) ProtoMessage() {}
 
 func (x *EnsureHostsFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1852,7 @@ func (x *EnsureHostsFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureHostsFileRequest.ProtoReflect.Descriptor instead.
 func (*EnsureHostsFileRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{18}
+	return file_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EnsureHostsFileRequest) GetUid() string {
@@ -1414,7 +1880,7 @@ type EnsureHostsFileResponse struct {
 
 func (x *EnsureHostsFileResponse) Reset() {
 	*x = EnsureHostsFileResponse{}
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1892,7 @@ func (x *EnsureHostsFileResponse) String() string {
 func (*EnsureHostsFileResponse) ProtoMessage() {}
 
 func (x *EnsureHostsFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1905,7 @@ func (x *EnsureHostsFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureHostsFileResponse.ProtoReflect.Descriptor instead.
 func (*EnsureHostsFileResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{19}
+	return file_host_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EnsureHostsFileResponse) GetPath() string {
@@ -1462,7 +1928,7 @@ type RemovePodRequest struct {
 
 func (x *RemovePodRequest) Reset() {
 	*x = RemovePodRequest{}
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1940,7 @@ func (x *RemovePodRequest) String() string {
 func (*RemovePodRequest) ProtoMessage() {}
 
 func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1953,7 @@ func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodRequest.ProtoReflect.Descriptor instead.
 func (*RemovePodRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{20}
+	return file_host_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RemovePodRequest) GetUid() string {
@@ -1513,7 +1979,7 @@ type RemovePodResponse struct {
 
 func (x *RemovePodResponse) Reset() {
 	*x = RemovePodResponse{}
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1991,7 @@ func (x *RemovePodResponse) String() string {
 func (*RemovePodResponse) ProtoMessage() {}
 
 func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +2004,7 @@ func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodResponse.ProtoReflect.Descriptor instead.
 func (*RemovePodResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{21}
+	return file_host_proto_rawDescGZIP(), []int{26}
 }
 
 // ListPodsRequest asks which pods have a directory.
@@ -1550,7 +2016,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +2028,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +2041,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{22}
+	return file_host_proto_rawDescGZIP(), []int{27}
 }
 
 // ListPodsResponse names the pods that have a directory.
@@ -1589,7 +2055,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +2067,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +2080,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{23}
+	return file_host_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListPodsResponse) GetUids() []string {
@@ -1637,7 +2103,7 @@ type ImageRecord struct {
 
 func (x *ImageRecord) Reset() {
 	*x = ImageRecord{}
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +2115,7 @@ func (x *ImageRecord) String() string {
 func (*ImageRecord) ProtoMessage() {}
 
 func (x *ImageRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +2128,7 @@ func (x *ImageRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRecord.ProtoReflect.Descriptor instead.
 func (*ImageRecord) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{24}
+	return file_host_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ImageRecord) GetKey() string {
@@ -1688,7 +2154,7 @@ type ListImageRecordsRequest struct {
 
 func (x *ListImageRecordsRequest) Reset() {
 	*x = ListImageRecordsRequest{}
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +2166,7 @@ func (x *ListImageRecordsRequest) String() string {
 func (*ListImageRecordsRequest) ProtoMessage() {}
 
 func (x *ListImageRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +2179,7 @@ func (x *ListImageRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImageRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ListImageRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{25}
+	return file_host_proto_rawDescGZIP(), []int{30}
 }
 
 // ListImageRecordsResponse has all image records.
@@ -1727,7 +2193,7 @@ type ListImageRecordsResponse struct {
 
 func (x *ListImageRecordsResponse) Reset() {
 	*x = ListImageRecordsResponse{}
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2205,7 @@ func (x *ListImageRecordsResponse) String() string {
 func (*ListImageRecordsResponse) ProtoMessage() {}
 
 func (x *ListImageRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2218,7 @@ func (x *ListImageRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImageRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ListImageRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{26}
+	return file_host_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListImageRecordsResponse) GetRecords() []*ImageRecord {
@@ -1773,7 +2239,7 @@ type PutImageRecordRequest struct {
 
 func (x *PutImageRecordRequest) Reset() {
 	*x = PutImageRecordRequest{}
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +2251,7 @@ func (x *PutImageRecordRequest) String() string {
 func (*PutImageRecordRequest) ProtoMessage() {}
 
 func (x *PutImageRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +2264,7 @@ func (x *PutImageRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutImageRecordRequest.ProtoReflect.Descriptor instead.
 func (*PutImageRecordRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{27}
+	return file_host_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PutImageRecordRequest) GetRecord() *ImageRecord {
@@ -1817,7 +2283,7 @@ type PutImageRecordResponse struct {
 
 func (x *PutImageRecordResponse) Reset() {
 	*x = PutImageRecordResponse{}
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +2295,7 @@ func (x *PutImageRecordResponse) String() string {
 func (*PutImageRecordResponse) ProtoMessage() {}
 
 func (x *PutImageRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +2308,7 @@ func (x *PutImageRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutImageRecordResponse.ProtoReflect.Descriptor instead.
 func (*PutImageRecordResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{28}
+	return file_host_proto_rawDescGZIP(), []int{33}
 }
 
 // ReadLogRequest selects a part of a container's log.
@@ -1872,7 +2338,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +2350,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +2363,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{29}
+	return file_host_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReadLogRequest) GetPath() string {
@@ -1976,7 +2442,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2454,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2467,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{30}
+	return file_host_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadLogResponse) GetStream() LogStream {
@@ -2031,7 +2497,7 @@ type ReadTailRequest struct {
 
 func (x *ReadTailRequest) Reset() {
 	*x = ReadTailRequest{}
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2509,7 @@ func (x *ReadTailRequest) String() string {
 func (*ReadTailRequest) ProtoMessage() {}
 
 func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2522,7 @@ func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailRequest.ProtoReflect.Descriptor instead.
 func (*ReadTailRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{31}
+	return file_host_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReadTailRequest) GetPath() string {
@@ -2084,7 +2550,7 @@ type ReadTailResponse struct {
 
 func (x *ReadTailResponse) Reset() {
 	*x = ReadTailResponse{}
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2562,7 @@ func (x *ReadTailResponse) String() string {
 func (*ReadTailResponse) ProtoMessage() {}
 
 func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2575,7 @@ func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailResponse.ProtoReflect.Descriptor instead.
 func (*ReadTailResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{32}
+	return file_host_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReadTailResponse) GetData() []byte {
@@ -2132,7 +2598,7 @@ type RestartCountRequest struct {
 
 func (x *RestartCountRequest) Reset() {
 	*x = RestartCountRequest{}
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2610,7 @@ func (x *RestartCountRequest) String() string {
 func (*RestartCountRequest) ProtoMessage() {}
 
 func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2623,7 @@ func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountRequest.ProtoReflect.Descriptor instead.
 func (*RestartCountRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{33}
+	return file_host_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RestartCountRequest) GetPod() *Pod {
@@ -2185,7 +2651,7 @@ type RestartCountResponse struct {
 
 func (x *RestartCountResponse) Reset() {
 	*x = RestartCountResponse{}
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2663,7 @@ func (x *RestartCountResponse) String() string {
 func (*RestartCountResponse) ProtoMessage() {}
 
 func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2676,7 @@ func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountResponse.ProtoReflect.Descriptor instead.
 func (*RestartCountResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{34}
+	return file_host_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RestartCountResponse) GetRestartCount() int32 {
@@ -2231,7 +2697,7 @@ type RemoveLogsRequest struct {
 
 func (x *RemoveLogsRequest) Reset() {
 	*x = RemoveLogsRequest{}
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2709,7 @@ func (x *RemoveLogsRequest) String() string {
 func (*RemoveLogsRequest) ProtoMessage() {}
 
 func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2722,7 @@ func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveLogsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{35}
+	return file_host_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RemoveLogsRequest) GetPath() string {
@@ -2275,7 +2741,7 @@ type RemoveLogsResponse struct {
 
 func (x *RemoveLogsResponse) Reset() {
 	*x = RemoveLogsResponse{}
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2753,7 @@ func (x *RemoveLogsResponse) String() string {
 func (*RemoveLogsResponse) ProtoMessage() {}
 
 func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2766,7 @@ func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveLogsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{36}
+	return file_host_proto_rawDescGZIP(), []int{41}
 }
 
 // RunHookRequest names one run of a hook: exactly one of command, http_get and sleep says what it does, none with join_only.
@@ -2329,7 +2795,7 @@ type RunHookRequest struct {
 
 func (x *RunHookRequest) Reset() {
 	*x = RunHookRequest{}
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2807,7 @@ func (x *RunHookRequest) String() string {
 func (*RunHookRequest) ProtoMessage() {}
 
 func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2820,7 @@ func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
 func (*RunHookRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{37}
+	return file_host_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RunHookRequest) GetPodUid() string {
@@ -2432,7 +2898,7 @@ type HTTPRequest struct {
 
 func (x *HTTPRequest) Reset() {
 	*x = HTTPRequest{}
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2910,7 @@ func (x *HTTPRequest) String() string {
 func (*HTTPRequest) ProtoMessage() {}
 
 func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2923,7 @@ func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPRequest.ProtoReflect.Descriptor instead.
 func (*HTTPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{38}
+	return file_host_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HTTPRequest) GetScheme() string {
@@ -2508,7 +2974,7 @@ type HTTPHeader struct {
 
 func (x *HTTPHeader) Reset() {
 	*x = HTTPHeader{}
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2986,7 @@ func (x *HTTPHeader) String() string {
 func (*HTTPHeader) ProtoMessage() {}
 
 func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2999,7 @@ func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPHeader.ProtoReflect.Descriptor instead.
 func (*HTTPHeader) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{39}
+	return file_host_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HTTPHeader) GetName() string {
@@ -2571,7 +3037,7 @@ type RunHookResponse struct {
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +3049,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +3062,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{40}
+	return file_host_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RunHookResponse) GetExitCode() int32 {
@@ -2660,7 +3126,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_host_proto_msgTypes[41]
+	mi := &file_host_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +3138,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[41]
+	mi := &file_host_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +3151,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{41}
+	return file_host_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ProbeRequest) GetAction() isProbeRequest_Action {
@@ -2767,7 +3233,7 @@ type TCPRequest struct {
 
 func (x *TCPRequest) Reset() {
 	*x = TCPRequest{}
-	mi := &file_host_proto_msgTypes[42]
+	mi := &file_host_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +3245,7 @@ func (x *TCPRequest) String() string {
 func (*TCPRequest) ProtoMessage() {}
 
 func (x *TCPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[42]
+	mi := &file_host_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +3258,7 @@ func (x *TCPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TCPRequest.ProtoReflect.Descriptor instead.
 func (*TCPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{42}
+	return file_host_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TCPRequest) GetHost() string {
@@ -2826,7 +3292,7 @@ type GRPCRequest struct {
 
 func (x *GRPCRequest) Reset() {
 	*x = GRPCRequest{}
-	mi := &file_host_proto_msgTypes[43]
+	mi := &file_host_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3304,7 @@ func (x *GRPCRequest) String() string {
 func (*GRPCRequest) ProtoMessage() {}
 
 func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[43]
+	mi := &file_host_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3317,7 @@ func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GRPCRequest.ProtoReflect.Descriptor instead.
 func (*GRPCRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{43}
+	return file_host_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GRPCRequest) GetHost() string {
@@ -2895,7 +3361,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_host_proto_msgTypes[44]
+	mi := &file_host_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3373,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[44]
+	mi := &file_host_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3386,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{44}
+	return file_host_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ProbeResponse) GetOutcome() ProbeOutcome {
@@ -2950,7 +3416,7 @@ type WatchPodsRequest struct {
 
 func (x *WatchPodsRequest) Reset() {
 	*x = WatchPodsRequest{}
-	mi := &file_host_proto_msgTypes[45]
+	mi := &file_host_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3428,7 @@ func (x *WatchPodsRequest) String() string {
 func (*WatchPodsRequest) ProtoMessage() {}
 
 func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[45]
+	mi := &file_host_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3441,7 @@ func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsRequest.ProtoReflect.Descriptor instead.
 func (*WatchPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{45}
+	return file_host_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchPodsRequest) GetLabels() map[string]string {
@@ -3005,7 +3471,7 @@ type WatchPodsResponse struct {
 
 func (x *WatchPodsResponse) Reset() {
 	*x = WatchPodsResponse{}
-	mi := &file_host_proto_msgTypes[46]
+	mi := &file_host_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3483,7 @@ func (x *WatchPodsResponse) String() string {
 func (*WatchPodsResponse) ProtoMessage() {}
 
 func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[46]
+	mi := &file_host_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3496,7 @@ func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsResponse.ProtoReflect.Descriptor instead.
 func (*WatchPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{46}
+	return file_host_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchPodsResponse) GetUids() []string {
@@ -3064,7 +3530,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_host_proto_msgTypes[47]
+	mi := &file_host_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3542,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[47]
+	mi := &file_host_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3555,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{47}
+	return file_host_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DialRequest) GetMessage() isDialRequest_Message {
@@ -3165,7 +3631,7 @@ type PodPort struct {
 
 func (x *PodPort) Reset() {
 	*x = PodPort{}
-	mi := &file_host_proto_msgTypes[48]
+	mi := &file_host_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3643,7 @@ func (x *PodPort) String() string {
 func (*PodPort) ProtoMessage() {}
 
 func (x *PodPort) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[48]
+	mi := &file_host_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3656,7 @@ func (x *PodPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodPort.ProtoReflect.Descriptor instead.
 func (*PodPort) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{48}
+	return file_host_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PodPort) GetSandboxId() string {
@@ -3224,7 +3690,7 @@ type DialResponse struct {
 
 func (x *DialResponse) Reset() {
 	*x = DialResponse{}
-	mi := &file_host_proto_msgTypes[49]
+	mi := &file_host_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3702,7 @@ func (x *DialResponse) String() string {
 func (*DialResponse) ProtoMessage() {}
 
 func (x *DialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[49]
+	mi := &file_host_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3715,7 @@ func (x *DialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialResponse.ProtoReflect.Descriptor instead.
 func (*DialResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{49}
+	return file_host_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DialResponse) GetMessage() isDialResponse_Message {
@@ -3320,7 +3786,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_host_proto_msgTypes[50]
+	mi := &file_host_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3798,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[50]
+	mi := &file_host_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3811,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{50}
+	return file_host_proto_rawDescGZIP(), []int{55}
 }
 
 // EndOfStream says that one direction of a byte stream has ended.
@@ -3357,7 +3823,7 @@ type EndOfStream struct {
 
 func (x *EndOfStream) Reset() {
 	*x = EndOfStream{}
-	mi := &file_host_proto_msgTypes[51]
+	mi := &file_host_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3369,7 +3835,7 @@ func (x *EndOfStream) String() string {
 func (*EndOfStream) ProtoMessage() {}
 
 func (x *EndOfStream) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[51]
+	mi := &file_host_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3382,7 +3848,7 @@ func (x *EndOfStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOfStream.ProtoReflect.Descriptor instead.
 func (*EndOfStream) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{51}
+	return file_host_proto_rawDescGZIP(), []int{56}
 }
 
 var File_host_proto protoreflect.FileDescriptor
@@ -3452,12 +3918,48 @@ const file_host_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12>\n" +
 	"\tempty_dir\x18\x03 \x01(\v2\x1f.tombolo.host.v1.EmptyDirSourceH\x00R\bemptyDir\x12>\n" +
 	"\thost_path\x18\x04 \x01(\v2\x1f.tombolo.host.v1.HostPathSourceH\x00R\bhostPathB\b\n" +
-	"\x06source\"\x10\n" +
-	"\x0eEmptyDirSource\"8\n" +
+	"\x06source\"\x96\x01\n" +
+	"\x0eEmptyDirSource\x12\x16\n" +
+	"\x06memory\x18\x01 \x01(\bR\x06memory\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x17\n" +
+	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01\x12\x1e\n" +
+	"\bfs_group\x18\x04 \x01(\x03H\x01R\afsGroup\x88\x01\x01B\a\n" +
+	"\x05_modeB\v\n" +
+	"\t_fs_group\"8\n" +
 	"\x0eHostPathSource\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\"*\n" +
 	"\x14EnsureVolumeResponse\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"\x90\x02\n" +
+	"\x11WriteFilesRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\x12/\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x1b.tombolo.host.v1.VolumeKindR\x04kind\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x121\n" +
+	"\x05files\x18\x05 \x03(\v2\x1b.tombolo.host.v1.VolumeFileR\x05files\x12\x1e\n" +
+	"\bfs_group\x18\x06 \x01(\x03H\x00R\afsGroup\x88\x01\x01\x12!\n" +
+	"\fmount_points\x18\a \x03(\tR\vmountPointsB\v\n" +
+	"\t_fs_group\"j\n" +
+	"\n" +
+	"VolumeFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x17\n" +
+	"\x04user\x18\x04 \x01(\x03H\x00R\x04user\x88\x01\x01B\a\n" +
+	"\x05_user\"(\n" +
+	"\x12WriteFilesResponse\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"\xd6\x01\n" +
+	"\x14EnsureSubPathRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\x12/\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x1b.tombolo.host.v1.VolumeKindR\x04kind\x12\x1b\n" +
+	"\thost_path\x18\x04 \x01(\tR\bhostPath\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12\x1c\n" +
+	"\tcontainer\x18\x06 \x01(\tR\tcontainer\x12\x14\n" +
+	"\x05mount\x18\a \x01(\x05R\x05mount\"+\n" +
+	"\x15EnsureSubPathResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"r\n" +
 	"\x1bEnsureTerminationLogRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
@@ -3602,7 +4104,15 @@ const file_host_proto_rawDesc = "" +
 	"\x03eof\x18\x03 \x01(\v2\x1c.tombolo.host.v1.EndOfStreamH\x00R\x03eofB\t\n" +
 	"\amessage\"\v\n" +
 	"\tConnected\"\r\n" +
-	"\vEndOfStream*U\n" +
+	"\vEndOfStream*\xb1\x01\n" +
+	"\n" +
+	"VolumeKind\x12\x1b\n" +
+	"\x17VOLUME_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15VOLUME_KIND_EMPTY_DIR\x10\x01\x12\x1a\n" +
+	"\x16VOLUME_KIND_CONFIG_MAP\x10\x02\x12\x16\n" +
+	"\x12VOLUME_KIND_SECRET\x10\x03\x12\x1c\n" +
+	"\x18VOLUME_KIND_DOWNWARD_API\x10\x04\x12\x19\n" +
+	"\x15VOLUME_KIND_PROJECTED\x10\x05*U\n" +
 	"\tLogStream\x12\x1a\n" +
 	"\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n" +
@@ -3611,12 +4121,15 @@ const file_host_proto_rawDesc = "" +
 	"\x19PROBE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PROBE_OUTCOME_FAILURE\x10\x01\x12\x19\n" +
 	"\x15PROBE_OUTCOME_SUCCESS\x10\x02\x12\x19\n" +
-	"\x15PROBE_OUTCOME_WARNING\x10\x032\xed\r\n" +
+	"\x15PROBE_OUTCOME_WARNING\x10\x032\xa4\x0f\n" +
 	"\vHostService\x12F\n" +
 	"\x05Hello\x12\x1d.tombolo.host.v1.HelloRequest\x1a\x1e.tombolo.host.v1.HelloResponse\x12F\n" +
 	"\x05Facts\x12\x1d.tombolo.host.v1.FactsRequest\x1a\x1e.tombolo.host.v1.FactsResponse\x12R\n" +
 	"\tEnsurePod\x12!.tombolo.host.v1.EnsurePodRequest\x1a\".tombolo.host.v1.EnsurePodResponse\x12[\n" +
-	"\fEnsureVolume\x12$.tombolo.host.v1.EnsureVolumeRequest\x1a%.tombolo.host.v1.EnsureVolumeResponse\x12s\n" +
+	"\fEnsureVolume\x12$.tombolo.host.v1.EnsureVolumeRequest\x1a%.tombolo.host.v1.EnsureVolumeResponse\x12U\n" +
+	"\n" +
+	"WriteFiles\x12\".tombolo.host.v1.WriteFilesRequest\x1a#.tombolo.host.v1.WriteFilesResponse\x12^\n" +
+	"\rEnsureSubPath\x12%.tombolo.host.v1.EnsureSubPathRequest\x1a&.tombolo.host.v1.EnsureSubPathResponse\x12s\n" +
 	"\x14EnsureTerminationLog\x12,.tombolo.host.v1.EnsureTerminationLogRequest\x1a-.tombolo.host.v1.EnsureTerminationLogResponse\x12d\n" +
 	"\x0fEnsureHostsFile\x12'.tombolo.host.v1.EnsureHostsFileRequest\x1a(.tombolo.host.v1.EnsureHostsFileResponse\x12d\n" +
 	"\x0fEnsurePodCgroup\x12'.tombolo.host.v1.EnsurePodCgroupRequest\x1a(.tombolo.host.v1.EnsurePodCgroupResponse\x12a\n" +
@@ -3647,138 +4160,151 @@ func file_host_proto_rawDescGZIP() []byte {
 	return file_host_proto_rawDescData
 }
 
-var file_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_host_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_host_proto_goTypes = []any{
-	(LogStream)(0),                       // 0: tombolo.host.v1.LogStream
-	(ProbeOutcome)(0),                    // 1: tombolo.host.v1.ProbeOutcome
-	(*HelloRequest)(nil),                 // 2: tombolo.host.v1.HelloRequest
-	(*HelloResponse)(nil),                // 3: tombolo.host.v1.HelloResponse
-	(*FactsRequest)(nil),                 // 4: tombolo.host.v1.FactsRequest
-	(*FactsResponse)(nil),                // 5: tombolo.host.v1.FactsResponse
-	(*Filesystem)(nil),                   // 6: tombolo.host.v1.Filesystem
-	(*Pod)(nil),                          // 7: tombolo.host.v1.Pod
-	(*EnsurePodRequest)(nil),             // 8: tombolo.host.v1.EnsurePodRequest
-	(*EnsurePodResponse)(nil),            // 9: tombolo.host.v1.EnsurePodResponse
-	(*EnsureVolumeRequest)(nil),          // 10: tombolo.host.v1.EnsureVolumeRequest
-	(*EmptyDirSource)(nil),               // 11: tombolo.host.v1.EmptyDirSource
-	(*HostPathSource)(nil),               // 12: tombolo.host.v1.HostPathSource
-	(*EnsureVolumeResponse)(nil),         // 13: tombolo.host.v1.EnsureVolumeResponse
-	(*EnsureTerminationLogRequest)(nil),  // 14: tombolo.host.v1.EnsureTerminationLogRequest
-	(*EnsureTerminationLogResponse)(nil), // 15: tombolo.host.v1.EnsureTerminationLogResponse
-	(*EnsurePodCgroupRequest)(nil),       // 16: tombolo.host.v1.EnsurePodCgroupRequest
-	(*EnsurePodCgroupResponse)(nil),      // 17: tombolo.host.v1.EnsurePodCgroupResponse
-	(*SetCgroupTiersRequest)(nil),        // 18: tombolo.host.v1.SetCgroupTiersRequest
-	(*SetCgroupTiersResponse)(nil),       // 19: tombolo.host.v1.SetCgroupTiersResponse
-	(*EnsureHostsFileRequest)(nil),       // 20: tombolo.host.v1.EnsureHostsFileRequest
-	(*EnsureHostsFileResponse)(nil),      // 21: tombolo.host.v1.EnsureHostsFileResponse
-	(*RemovePodRequest)(nil),             // 22: tombolo.host.v1.RemovePodRequest
-	(*RemovePodResponse)(nil),            // 23: tombolo.host.v1.RemovePodResponse
-	(*ListPodsRequest)(nil),              // 24: tombolo.host.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),             // 25: tombolo.host.v1.ListPodsResponse
-	(*ImageRecord)(nil),                  // 26: tombolo.host.v1.ImageRecord
-	(*ListImageRecordsRequest)(nil),      // 27: tombolo.host.v1.ListImageRecordsRequest
-	(*ListImageRecordsResponse)(nil),     // 28: tombolo.host.v1.ListImageRecordsResponse
-	(*PutImageRecordRequest)(nil),        // 29: tombolo.host.v1.PutImageRecordRequest
-	(*PutImageRecordResponse)(nil),       // 30: tombolo.host.v1.PutImageRecordResponse
-	(*ReadLogRequest)(nil),               // 31: tombolo.host.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),              // 32: tombolo.host.v1.ReadLogResponse
-	(*ReadTailRequest)(nil),              // 33: tombolo.host.v1.ReadTailRequest
-	(*ReadTailResponse)(nil),             // 34: tombolo.host.v1.ReadTailResponse
-	(*RestartCountRequest)(nil),          // 35: tombolo.host.v1.RestartCountRequest
-	(*RestartCountResponse)(nil),         // 36: tombolo.host.v1.RestartCountResponse
-	(*RemoveLogsRequest)(nil),            // 37: tombolo.host.v1.RemoveLogsRequest
-	(*RemoveLogsResponse)(nil),           // 38: tombolo.host.v1.RemoveLogsResponse
-	(*RunHookRequest)(nil),               // 39: tombolo.host.v1.RunHookRequest
-	(*HTTPRequest)(nil),                  // 40: tombolo.host.v1.HTTPRequest
-	(*HTTPHeader)(nil),                   // 41: tombolo.host.v1.HTTPHeader
-	(*RunHookResponse)(nil),              // 42: tombolo.host.v1.RunHookResponse
-	(*ProbeRequest)(nil),                 // 43: tombolo.host.v1.ProbeRequest
-	(*TCPRequest)(nil),                   // 44: tombolo.host.v1.TCPRequest
-	(*GRPCRequest)(nil),                  // 45: tombolo.host.v1.GRPCRequest
-	(*ProbeResponse)(nil),                // 46: tombolo.host.v1.ProbeResponse
-	(*WatchPodsRequest)(nil),             // 47: tombolo.host.v1.WatchPodsRequest
-	(*WatchPodsResponse)(nil),            // 48: tombolo.host.v1.WatchPodsResponse
-	(*DialRequest)(nil),                  // 49: tombolo.host.v1.DialRequest
-	(*PodPort)(nil),                      // 50: tombolo.host.v1.PodPort
-	(*DialResponse)(nil),                 // 51: tombolo.host.v1.DialResponse
-	(*Connected)(nil),                    // 52: tombolo.host.v1.Connected
-	(*EndOfStream)(nil),                  // 53: tombolo.host.v1.EndOfStream
-	nil,                                  // 54: tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),        // 55: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 56: google.protobuf.Duration
+	(VolumeKind)(0),                      // 0: tombolo.host.v1.VolumeKind
+	(LogStream)(0),                       // 1: tombolo.host.v1.LogStream
+	(ProbeOutcome)(0),                    // 2: tombolo.host.v1.ProbeOutcome
+	(*HelloRequest)(nil),                 // 3: tombolo.host.v1.HelloRequest
+	(*HelloResponse)(nil),                // 4: tombolo.host.v1.HelloResponse
+	(*FactsRequest)(nil),                 // 5: tombolo.host.v1.FactsRequest
+	(*FactsResponse)(nil),                // 6: tombolo.host.v1.FactsResponse
+	(*Filesystem)(nil),                   // 7: tombolo.host.v1.Filesystem
+	(*Pod)(nil),                          // 8: tombolo.host.v1.Pod
+	(*EnsurePodRequest)(nil),             // 9: tombolo.host.v1.EnsurePodRequest
+	(*EnsurePodResponse)(nil),            // 10: tombolo.host.v1.EnsurePodResponse
+	(*EnsureVolumeRequest)(nil),          // 11: tombolo.host.v1.EnsureVolumeRequest
+	(*EmptyDirSource)(nil),               // 12: tombolo.host.v1.EmptyDirSource
+	(*HostPathSource)(nil),               // 13: tombolo.host.v1.HostPathSource
+	(*EnsureVolumeResponse)(nil),         // 14: tombolo.host.v1.EnsureVolumeResponse
+	(*WriteFilesRequest)(nil),            // 15: tombolo.host.v1.WriteFilesRequest
+	(*VolumeFile)(nil),                   // 16: tombolo.host.v1.VolumeFile
+	(*WriteFilesResponse)(nil),           // 17: tombolo.host.v1.WriteFilesResponse
+	(*EnsureSubPathRequest)(nil),         // 18: tombolo.host.v1.EnsureSubPathRequest
+	(*EnsureSubPathResponse)(nil),        // 19: tombolo.host.v1.EnsureSubPathResponse
+	(*EnsureTerminationLogRequest)(nil),  // 20: tombolo.host.v1.EnsureTerminationLogRequest
+	(*EnsureTerminationLogResponse)(nil), // 21: tombolo.host.v1.EnsureTerminationLogResponse
+	(*EnsurePodCgroupRequest)(nil),       // 22: tombolo.host.v1.EnsurePodCgroupRequest
+	(*EnsurePodCgroupResponse)(nil),      // 23: tombolo.host.v1.EnsurePodCgroupResponse
+	(*SetCgroupTiersRequest)(nil),        // 24: tombolo.host.v1.SetCgroupTiersRequest
+	(*SetCgroupTiersResponse)(nil),       // 25: tombolo.host.v1.SetCgroupTiersResponse
+	(*EnsureHostsFileRequest)(nil),       // 26: tombolo.host.v1.EnsureHostsFileRequest
+	(*EnsureHostsFileResponse)(nil),      // 27: tombolo.host.v1.EnsureHostsFileResponse
+	(*RemovePodRequest)(nil),             // 28: tombolo.host.v1.RemovePodRequest
+	(*RemovePodResponse)(nil),            // 29: tombolo.host.v1.RemovePodResponse
+	(*ListPodsRequest)(nil),              // 30: tombolo.host.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),             // 31: tombolo.host.v1.ListPodsResponse
+	(*ImageRecord)(nil),                  // 32: tombolo.host.v1.ImageRecord
+	(*ListImageRecordsRequest)(nil),      // 33: tombolo.host.v1.ListImageRecordsRequest
+	(*ListImageRecordsResponse)(nil),     // 34: tombolo.host.v1.ListImageRecordsResponse
+	(*PutImageRecordRequest)(nil),        // 35: tombolo.host.v1.PutImageRecordRequest
+	(*PutImageRecordResponse)(nil),       // 36: tombolo.host.v1.PutImageRecordResponse
+	(*ReadLogRequest)(nil),               // 37: tombolo.host.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),              // 38: tombolo.host.v1.ReadLogResponse
+	(*ReadTailRequest)(nil),              // 39: tombolo.host.v1.ReadTailRequest
+	(*ReadTailResponse)(nil),             // 40: tombolo.host.v1.ReadTailResponse
+	(*RestartCountRequest)(nil),          // 41: tombolo.host.v1.RestartCountRequest
+	(*RestartCountResponse)(nil),         // 42: tombolo.host.v1.RestartCountResponse
+	(*RemoveLogsRequest)(nil),            // 43: tombolo.host.v1.RemoveLogsRequest
+	(*RemoveLogsResponse)(nil),           // 44: tombolo.host.v1.RemoveLogsResponse
+	(*RunHookRequest)(nil),               // 45: tombolo.host.v1.RunHookRequest
+	(*HTTPRequest)(nil),                  // 46: tombolo.host.v1.HTTPRequest
+	(*HTTPHeader)(nil),                   // 47: tombolo.host.v1.HTTPHeader
+	(*RunHookResponse)(nil),              // 48: tombolo.host.v1.RunHookResponse
+	(*ProbeRequest)(nil),                 // 49: tombolo.host.v1.ProbeRequest
+	(*TCPRequest)(nil),                   // 50: tombolo.host.v1.TCPRequest
+	(*GRPCRequest)(nil),                  // 51: tombolo.host.v1.GRPCRequest
+	(*ProbeResponse)(nil),                // 52: tombolo.host.v1.ProbeResponse
+	(*WatchPodsRequest)(nil),             // 53: tombolo.host.v1.WatchPodsRequest
+	(*WatchPodsResponse)(nil),            // 54: tombolo.host.v1.WatchPodsResponse
+	(*DialRequest)(nil),                  // 55: tombolo.host.v1.DialRequest
+	(*PodPort)(nil),                      // 56: tombolo.host.v1.PodPort
+	(*DialResponse)(nil),                 // 57: tombolo.host.v1.DialResponse
+	(*Connected)(nil),                    // 58: tombolo.host.v1.Connected
+	(*EndOfStream)(nil),                  // 59: tombolo.host.v1.EndOfStream
+	nil,                                  // 60: tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),        // 61: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 62: google.protobuf.Duration
 }
 var file_host_proto_depIdxs = []int32{
-	55, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
-	6,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
-	55, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
-	7,  // 3: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
-	11, // 4: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
-	12, // 5: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
-	26, // 6: tombolo.host.v1.ListImageRecordsResponse.records:type_name -> tombolo.host.v1.ImageRecord
-	26, // 7: tombolo.host.v1.PutImageRecordRequest.record:type_name -> tombolo.host.v1.ImageRecord
-	55, // 8: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	0,  // 9: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
-	7,  // 10: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
-	56, // 11: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
-	40, // 12: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	56, // 13: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
-	41, // 14: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
-	40, // 15: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	44, // 16: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
-	45, // 17: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
-	56, // 18: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
-	1,  // 19: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
-	54, // 20: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	56, // 21: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
-	50, // 22: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
-	52, // 23: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
-	53, // 24: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
-	2,  // 25: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
-	4,  // 26: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
-	8,  // 27: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
-	10, // 28: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
-	14, // 29: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
-	20, // 30: tombolo.host.v1.HostService.EnsureHostsFile:input_type -> tombolo.host.v1.EnsureHostsFileRequest
-	16, // 31: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
-	18, // 32: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
-	22, // 33: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
-	24, // 34: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
-	27, // 35: tombolo.host.v1.HostService.ListImageRecords:input_type -> tombolo.host.v1.ListImageRecordsRequest
-	29, // 36: tombolo.host.v1.HostService.PutImageRecord:input_type -> tombolo.host.v1.PutImageRecordRequest
-	31, // 37: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
-	33, // 38: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
-	35, // 39: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
-	37, // 40: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
-	39, // 41: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
-	43, // 42: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
-	47, // 43: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
-	49, // 44: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
-	3,  // 45: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
-	5,  // 46: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
-	9,  // 47: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
-	13, // 48: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
-	15, // 49: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
-	21, // 50: tombolo.host.v1.HostService.EnsureHostsFile:output_type -> tombolo.host.v1.EnsureHostsFileResponse
-	17, // 51: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
-	19, // 52: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
-	23, // 53: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
-	25, // 54: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
-	28, // 55: tombolo.host.v1.HostService.ListImageRecords:output_type -> tombolo.host.v1.ListImageRecordsResponse
-	30, // 56: tombolo.host.v1.HostService.PutImageRecord:output_type -> tombolo.host.v1.PutImageRecordResponse
-	32, // 57: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
-	34, // 58: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
-	36, // 59: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
-	38, // 60: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
-	42, // 61: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
-	46, // 62: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
-	48, // 63: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
-	51, // 64: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
-	45, // [45:65] is the sub-list for method output_type
-	25, // [25:45] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	61, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
+	7,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
+	61, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
+	8,  // 3: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
+	12, // 4: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
+	13, // 5: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
+	0,  // 6: tombolo.host.v1.WriteFilesRequest.kind:type_name -> tombolo.host.v1.VolumeKind
+	16, // 7: tombolo.host.v1.WriteFilesRequest.files:type_name -> tombolo.host.v1.VolumeFile
+	0,  // 8: tombolo.host.v1.EnsureSubPathRequest.kind:type_name -> tombolo.host.v1.VolumeKind
+	32, // 9: tombolo.host.v1.ListImageRecordsResponse.records:type_name -> tombolo.host.v1.ImageRecord
+	32, // 10: tombolo.host.v1.PutImageRecordRequest.record:type_name -> tombolo.host.v1.ImageRecord
+	61, // 11: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	1,  // 12: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
+	8,  // 13: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
+	62, // 14: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
+	46, // 15: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	62, // 16: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
+	47, // 17: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
+	46, // 18: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	50, // 19: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
+	51, // 20: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
+	62, // 21: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
+	2,  // 22: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
+	60, // 23: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	62, // 24: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
+	56, // 25: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
+	58, // 26: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
+	59, // 27: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
+	3,  // 28: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
+	5,  // 29: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
+	9,  // 30: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
+	11, // 31: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
+	15, // 32: tombolo.host.v1.HostService.WriteFiles:input_type -> tombolo.host.v1.WriteFilesRequest
+	18, // 33: tombolo.host.v1.HostService.EnsureSubPath:input_type -> tombolo.host.v1.EnsureSubPathRequest
+	20, // 34: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
+	26, // 35: tombolo.host.v1.HostService.EnsureHostsFile:input_type -> tombolo.host.v1.EnsureHostsFileRequest
+	22, // 36: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
+	24, // 37: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
+	28, // 38: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
+	30, // 39: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
+	33, // 40: tombolo.host.v1.HostService.ListImageRecords:input_type -> tombolo.host.v1.ListImageRecordsRequest
+	35, // 41: tombolo.host.v1.HostService.PutImageRecord:input_type -> tombolo.host.v1.PutImageRecordRequest
+	37, // 42: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
+	39, // 43: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
+	41, // 44: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
+	43, // 45: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
+	45, // 46: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
+	49, // 47: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
+	53, // 48: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
+	55, // 49: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
+	4,  // 50: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
+	6,  // 51: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
+	10, // 52: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
+	14, // 53: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
+	17, // 54: tombolo.host.v1.HostService.WriteFiles:output_type -> tombolo.host.v1.WriteFilesResponse
+	19, // 55: tombolo.host.v1.HostService.EnsureSubPath:output_type -> tombolo.host.v1.EnsureSubPathResponse
+	21, // 56: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
+	27, // 57: tombolo.host.v1.HostService.EnsureHostsFile:output_type -> tombolo.host.v1.EnsureHostsFileResponse
+	23, // 58: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
+	25, // 59: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
+	29, // 60: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
+	31, // 61: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
+	34, // 62: tombolo.host.v1.HostService.ListImageRecords:output_type -> tombolo.host.v1.ListImageRecordsResponse
+	36, // 63: tombolo.host.v1.HostService.PutImageRecord:output_type -> tombolo.host.v1.PutImageRecordResponse
+	38, // 64: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
+	40, // 65: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
+	42, // 66: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
+	44, // 67: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
+	48, // 68: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
+	52, // 69: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
+	54, // 70: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
+	57, // 71: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
+	50, // [50:72] is the sub-list for method output_type
+	28, // [28:50] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_host_proto_init() }
@@ -3790,18 +4316,21 @@ func file_host_proto_init() {
 		(*EnsureVolumeRequest_EmptyDir)(nil),
 		(*EnsureVolumeRequest_HostPath)(nil),
 	}
-	file_host_proto_msgTypes[29].OneofWrappers = []any{}
-	file_host_proto_msgTypes[41].OneofWrappers = []any{
+	file_host_proto_msgTypes[9].OneofWrappers = []any{}
+	file_host_proto_msgTypes[12].OneofWrappers = []any{}
+	file_host_proto_msgTypes[13].OneofWrappers = []any{}
+	file_host_proto_msgTypes[34].OneofWrappers = []any{}
+	file_host_proto_msgTypes[46].OneofWrappers = []any{
 		(*ProbeRequest_HttpGet)(nil),
 		(*ProbeRequest_Tcp)(nil),
 		(*ProbeRequest_Grpc)(nil),
 	}
-	file_host_proto_msgTypes[47].OneofWrappers = []any{
+	file_host_proto_msgTypes[52].OneofWrappers = []any{
 		(*DialRequest_StreamingAddress)(nil),
 		(*DialRequest_PodPort)(nil),
 		(*DialRequest_Data)(nil),
 	}
-	file_host_proto_msgTypes[49].OneofWrappers = []any{
+	file_host_proto_msgTypes[54].OneofWrappers = []any{
 		(*DialResponse_Connected)(nil),
 		(*DialResponse_Data)(nil),
 		(*DialResponse_Eof)(nil),
@@ -3811,8 +4340,8 @@ func file_host_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_host_proto_rawDesc), len(file_host_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   53,
+			NumEnums:      3,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

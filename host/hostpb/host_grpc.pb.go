@@ -26,6 +26,8 @@ const (
 	HostService_Facts_FullMethodName                = "/tombolo.host.v1.HostService/Facts"
 	HostService_EnsurePod_FullMethodName            = "/tombolo.host.v1.HostService/EnsurePod"
 	HostService_EnsureVolume_FullMethodName         = "/tombolo.host.v1.HostService/EnsureVolume"
+	HostService_WriteFiles_FullMethodName           = "/tombolo.host.v1.HostService/WriteFiles"
+	HostService_EnsureSubPath_FullMethodName        = "/tombolo.host.v1.HostService/EnsureSubPath"
 	HostService_EnsureTerminationLog_FullMethodName = "/tombolo.host.v1.HostService/EnsureTerminationLog"
 	HostService_EnsureHostsFile_FullMethodName      = "/tombolo.host.v1.HostService/EnsureHostsFile"
 	HostService_EnsurePodCgroup_FullMethodName      = "/tombolo.host.v1.HostService/EnsurePodCgroup"
@@ -68,6 +70,12 @@ type HostServiceClient interface {
 	// EnsureVolume makes one volume of a pod ready to be mounted. A hostPath that is not of the wanted type is
 	// FAILED_PRECONDITION.
 	EnsureVolume(ctx context.Context, in *EnsureVolumeRequest, opts ...grpc.CallOption) (*EnsureVolumeResponse, error)
+	// WriteFiles makes a volume of a pod have exactly the files of the request. Readers see all files as they were or all as
+	// they are now.
+	WriteFiles(ctx context.Context, in *WriteFilesRequest, opts ...grpc.CallOption) (*WriteFilesResponse, error)
+	// EnsureSubPath mounts a part of a volume where no name that the pod can change leads to it. A part outside the volume is
+	// PERMISSION_DENIED.
+	EnsureSubPath(ctx context.Context, in *EnsureSubPathRequest, opts ...grpc.CallOption) (*EnsureSubPathResponse, error)
 	// EnsureTerminationLog makes the file that a container writes its termination message to.
 	EnsureTerminationLog(ctx context.Context, in *EnsureTerminationLogRequest, opts ...grpc.CallOption) (*EnsureTerminationLogResponse, error)
 	// EnsureHostsFile gives the hosts file that the containers of a pod share its content, in place.
@@ -77,8 +85,9 @@ type HostServiceClient interface {
 	EnsurePodCgroup(ctx context.Context, in *EnsurePodCgroupRequest, opts ...grpc.CallOption) (*EnsurePodCgroupResponse, error)
 	// SetCgroupTiers sets what classes of pods weigh against each other.
 	SetCgroupTiers(ctx context.Context, in *SetCgroupTiersRequest, opts ...grpc.CallOption) (*SetCgroupTiersResponse, error)
-	// RemovePod removes the control group of a pod, with what is left in it, and its directory. One that is missing is removed already. While something is mounted below
-	// it, it is FAILED_PRECONDITION.
+	// RemovePod removes the control group of a pod, with what is left in it, its directory, and what this service mounted
+	// below that. One that is missing is removed already. While something else is mounted below it, it is
+	// FAILED_PRECONDITION.
 	RemovePod(ctx context.Context, in *RemovePodRequest, opts ...grpc.CallOption) (*RemovePodResponse, error)
 	// ListPods tells which pods have a directory.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (*ListPodsResponse, error)
@@ -157,6 +166,26 @@ func (c *hostServiceClient) EnsureVolume(ctx context.Context, in *EnsureVolumeRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EnsureVolumeResponse)
 	err := c.cc.Invoke(ctx, HostService_EnsureVolume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) WriteFiles(ctx context.Context, in *WriteFilesRequest, opts ...grpc.CallOption) (*WriteFilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WriteFilesResponse)
+	err := c.cc.Invoke(ctx, HostService_WriteFiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) EnsureSubPath(ctx context.Context, in *EnsureSubPathRequest, opts ...grpc.CallOption) (*EnsureSubPathResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnsureSubPathResponse)
+	err := c.cc.Invoke(ctx, HostService_EnsureSubPath_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -368,6 +397,12 @@ type HostServiceServer interface {
 	// EnsureVolume makes one volume of a pod ready to be mounted. A hostPath that is not of the wanted type is
 	// FAILED_PRECONDITION.
 	EnsureVolume(context.Context, *EnsureVolumeRequest) (*EnsureVolumeResponse, error)
+	// WriteFiles makes a volume of a pod have exactly the files of the request. Readers see all files as they were or all as
+	// they are now.
+	WriteFiles(context.Context, *WriteFilesRequest) (*WriteFilesResponse, error)
+	// EnsureSubPath mounts a part of a volume where no name that the pod can change leads to it. A part outside the volume is
+	// PERMISSION_DENIED.
+	EnsureSubPath(context.Context, *EnsureSubPathRequest) (*EnsureSubPathResponse, error)
 	// EnsureTerminationLog makes the file that a container writes its termination message to.
 	EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error)
 	// EnsureHostsFile gives the hosts file that the containers of a pod share its content, in place.
@@ -377,8 +412,9 @@ type HostServiceServer interface {
 	EnsurePodCgroup(context.Context, *EnsurePodCgroupRequest) (*EnsurePodCgroupResponse, error)
 	// SetCgroupTiers sets what classes of pods weigh against each other.
 	SetCgroupTiers(context.Context, *SetCgroupTiersRequest) (*SetCgroupTiersResponse, error)
-	// RemovePod removes the control group of a pod, with what is left in it, and its directory. One that is missing is removed already. While something is mounted below
-	// it, it is FAILED_PRECONDITION.
+	// RemovePod removes the control group of a pod, with what is left in it, its directory, and what this service mounted
+	// below that. One that is missing is removed already. While something else is mounted below it, it is
+	// FAILED_PRECONDITION.
 	RemovePod(context.Context, *RemovePodRequest) (*RemovePodResponse, error)
 	// ListPods tells which pods have a directory.
 	ListPods(context.Context, *ListPodsRequest) (*ListPodsResponse, error)
@@ -434,6 +470,12 @@ func (UnimplementedHostServiceServer) EnsurePod(context.Context, *EnsurePodReque
 }
 func (UnimplementedHostServiceServer) EnsureVolume(context.Context, *EnsureVolumeRequest) (*EnsureVolumeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsureVolume not implemented")
+}
+func (UnimplementedHostServiceServer) WriteFiles(context.Context, *WriteFilesRequest) (*WriteFilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WriteFiles not implemented")
+}
+func (UnimplementedHostServiceServer) EnsureSubPath(context.Context, *EnsureSubPathRequest) (*EnsureSubPathResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnsureSubPath not implemented")
 }
 func (UnimplementedHostServiceServer) EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsureTerminationLog not implemented")
@@ -572,6 +614,42 @@ func _HostService_EnsureVolume_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(HostServiceServer).EnsureVolume(ctx, req.(*EnsureVolumeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_WriteFiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WriteFilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).WriteFiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_WriteFiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).WriteFiles(ctx, req.(*WriteFilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_EnsureSubPath_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnsureSubPathRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).EnsureSubPath(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_EnsureSubPath_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).EnsureSubPath(ctx, req.(*EnsureSubPathRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -861,6 +939,14 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EnsureVolume",
 			Handler:    _HostService_EnsureVolume_Handler,
+		},
+		{
+			MethodName: "WriteFiles",
+			Handler:    _HostService_WriteFiles_Handler,
+		},
+		{
+			MethodName: "EnsureSubPath",
+			Handler:    _HostService_EnsureSubPath_Handler,
 		},
 		{
 			MethodName: "EnsureTerminationLog",

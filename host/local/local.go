@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/keymutex"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/host/local/fileset"
 )
 
 // PodsDir is the directory of the pods' directories, below the root directory.
@@ -97,6 +98,7 @@ type Host struct {
 	pods       keymutex.KeyMutex // by UID: who changes the pod's directories
 	images     sync.Mutex        // who reads or changes image records
 	podCgroups podCgroups
+	files      *fileset.Writer
 	hooks      *hooks
 	streaming  streamingAddress
 	dialer     *net.Dialer
@@ -120,6 +122,7 @@ func New(o Options) (*Host, error) {
 		logger:     o.Logger,
 		pods:       keymutex.NewHashed(podLocks),
 		podCgroups: podCgroups{open: o.Cgroups},
+		files:      fileset.New(o.Clock),
 		dialer:     &net.Dialer{},
 	}
 	if err := h.open(); err != nil {

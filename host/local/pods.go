@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -106,12 +105,8 @@ func (h *Host) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) er
 	if h.hooks.running(uid) {
 		return fmt.Errorf("a hook of pod %s is running: %w", uid, errdefs.ErrFailedPrecondition)
 	}
-	mounted, err := h.mountedBelow(podDir(uid))
-	if err != nil {
+	if err := h.unmountPod(uid); err != nil {
 		return err
-	}
-	if len(mounted) > 0 {
-		return fmt.Errorf("%s is mounted below the directory of pod %s: %w", strings.Join(mounted, ", "), uid, errdefs.ErrFailedPrecondition)
 	}
 	// The directory is what reminds of the group, so that it goes last.
 	if err := h.removeCgroup(ctx, uid); err != nil {
@@ -194,24 +189,6 @@ func (h *Host) lockPod(uid types.UID) (unlock func()) {
 		// The error of UnlockKey is for keys that were never locked.
 		_ = h.pods.UnlockKey(string(uid))
 	}
-}
-
-// mountedBelow returns the mount points at and below a directory of the root directory.
-func (h *Host) mountedBelow(rel string) ([]string, error) {
-	file, err := os.Open(filepath.Join(h.systemRoot, "proc/self/mountinfo"))
-	if err != nil {
-		return nil, fmt.Errorf("reading what is mounted: %w", err)
-	}
-	defer file.Close()
-	mounts, err := mountinfo.GetMountsFromReader(file, mountinfo.PrefixFilter(filepath.Join(h.realRoot, rel)))
-	if err != nil {
-		return nil, fmt.Errorf("reading what is mounted: %w", err)
-	}
-	points := make([]string, 0, len(mounts))
-	for _, mount := range mounts {
-		points = append(points, mount.Mountpoint)
-	}
-	return points, nil
 }
 
 // ensureDir makes a directory with exactly that mode, or leaves it as it is.

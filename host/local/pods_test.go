@@ -141,7 +141,7 @@ func TestEmptyDirIsOpenToEveryoneAndKeptAsThePodLeftIt(t *testing.T) {
 
 func TestEmptyDirLeftHalfMadeIsFinished(t *testing.T) {
 	h, _ := newTestHost(t)
-	plugin := filepath.Join(h.rootDir, "pods", testUID, "volumes", emptyDirPlugin)
+	plugin := filepath.Join(h.rootDir, "pods", testUID, "volumes/kubernetes.io~empty-dir")
 	if err := os.MkdirAll(filepath.Join(plugin, ".cache"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -397,8 +397,9 @@ func FuzzMountsBelow(f *testing.F) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		points, err := h.mountedBelow("pods/x")
-		for _, point := range points {
+		mounts, err := h.mountsBelow("pods/x")
+		for _, m := range mounts {
+			point := m.Mountpoint
 			if err != nil || !strings.HasPrefix(point+"/", h.realRoot+"/pods/x/") {
 				t.Errorf("%q is not below, %v", point, err)
 			}

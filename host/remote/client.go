@@ -18,6 +18,9 @@ import (
 // callTimeout bounds calls that take no time of their own on the host.
 const callTimeout = 30 * time.Second
 
+// writeTimeout bounds writing a volume, whose files may have to come over a slow link.
+const writeTimeout = 2 * time.Minute
+
 // removeTimeout bounds the removal of a pod's directory, which may hold very many files.
 const removeTimeout = 2 * time.Minute
 
@@ -74,6 +77,16 @@ func (c *client) EnsurePod(ctx context.Context, pod host.Pod, containers []strin
 
 func (c *client) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (string, error) {
 	resp, err := call(ctx, callTimeout, c.host.EnsureVolume, volumeToWire(uid, volume))
+	return resp.GetPath(), err
+}
+
+func (c *client) WriteFiles(ctx context.Context, uid types.UID, set host.FileSet) (string, error) {
+	resp, err := call(ctx, writeTimeout, c.host.WriteFiles, fileSetToWire(uid, set))
+	return resp.GetPath(), err
+}
+
+func (c *client) EnsureSubPath(ctx context.Context, uid types.UID, part host.SubPath) (string, error) {
+	resp, err := call(ctx, callTimeout, c.host.EnsureSubPath, subPathToWire(uid, part))
 	return resp.GetPath(), err
 }
 

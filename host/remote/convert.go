@@ -4,10 +4,8 @@
 package remote
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -116,29 +114,6 @@ func cgroupFromWire(r *hostpb.EnsurePodCgroupRequest) host.PodCgroup {
 		UID: types.UID(r.GetUid()), Class: v1.PodQOSClass(r.GetQosClass()),
 		Resources: host.CgroupResources{CPUShares: r.GetCpuShares(), CPUQuota: r.GetCpuQuota(), MemoryBytes: r.GetMemoryBytes()},
 	}
-}
-
-func volumeToWire(uid types.UID, v host.Volume) *hostpb.EnsureVolumeRequest {
-	out := &hostpb.EnsureVolumeRequest{Uid: string(uid), Name: v.Name}
-	if v.EmptyDir {
-		out.Source = &hostpb.EnsureVolumeRequest_EmptyDir{EmptyDir: &hostpb.EmptyDirSource{}}
-	} else {
-		out.Source = &hostpb.EnsureVolumeRequest_HostPath{HostPath: &hostpb.HostPathSource{Path: v.HostPath, Type: v.HostPathType}}
-	}
-	return out
-}
-
-func volumeFromWire(r *hostpb.EnsureVolumeRequest) (host.Volume, error) {
-	out := host.Volume{Name: r.GetName()}
-	switch source := r.GetSource().(type) {
-	case *hostpb.EnsureVolumeRequest_EmptyDir:
-		out.EmptyDir = true
-	case *hostpb.EnsureVolumeRequest_HostPath:
-		out.HostPath, out.HostPathType = source.HostPath.GetPath(), source.HostPath.GetType()
-	default:
-		return out, fmt.Errorf("volume %q has a source that this host does not know; upgrade the host: %w", r.GetName(), errdefs.ErrNotImplemented)
-	}
-	return out, nil
 }
 
 // timeToWire keeps the zero time absent.

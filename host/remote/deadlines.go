@@ -42,6 +42,8 @@ func unaryDeadline(method string, req any) time.Duration {
 		return withSlack(r.GetTimeout().AsDuration())
 	case *hostpb.RemovePodRequest:
 		return removeTimeout
+	case *hostpb.WriteFilesRequest:
+		return writeTimeout
 	}
 	if service, _ := splitMethod(method); service == hostpb.HostService_ServiceDesc.ServiceName {
 		return callTimeout

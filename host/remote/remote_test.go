@@ -61,6 +61,16 @@ func (h *fakeHost) EnsureVolume(_ context.Context, uid types.UID, volume host.Vo
 	return h.path, h.err
 }
 
+func (h *fakeHost) WriteFiles(_ context.Context, uid types.UID, set host.FileSet) (string, error) {
+	h.note(uid, set)
+	return h.path, h.err
+}
+
+func (h *fakeHost) EnsureSubPath(_ context.Context, uid types.UID, part host.SubPath) (string, error) {
+	h.note(uid, part)
+	return h.path, h.err
+}
+
 func (h *fakeHost) EnsureTerminationLog(_ context.Context, uid types.UID, container string, restartCount int32) (string, error) {
 	h.note(uid, container, restartCount)
 	return h.path, h.err

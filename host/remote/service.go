@@ -56,6 +56,30 @@ func (s *service) EnsureVolume(ctx context.Context, r *hostpb.EnsureVolumeReques
 	return &hostpb.EnsureVolumeResponse{Path: path}, toStatus(err)
 }
 
+func (s *service) WriteFiles(ctx context.Context, r *hostpb.WriteFilesRequest) (*hostpb.WriteFilesResponse, error) {
+	set, err := fileSetFromWire(r)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	path, err := s.host.WriteFiles(ctx, types.UID(r.GetUid()), set)
+	return &hostpb.WriteFilesResponse{Path: path}, toStatus(err)
+}
+
+func (s *service) EnsureSubPath(ctx context.Context, r *hostpb.EnsureSubPathRequest) (*hostpb.EnsureSubPathResponse, error) {
+	part, err := subPathFromWire(r)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if part.Kind == "" { // a part that is missing is made, and nothing tells later whether it is mounted for writing
+		whole := host.Volume{Name: part.Volume, HostPath: part.HostPath, HostPathType: "DirectoryOrCreate"}
+		if err := s.guard.volume(r.GetUid(), whole); err != nil {
+			return nil, err
+		}
+	}
+	path, err := s.host.EnsureSubPath(ctx, types.UID(r.GetUid()), part)
+	return &hostpb.EnsureSubPathResponse{Path: path}, toStatus(err)
+}
+
 func (s *service) EnsureTerminationLog(ctx context.Context, r *hostpb.EnsureTerminationLogRequest) (*hostpb.EnsureTerminationLogResponse, error) {
 	path, err := s.host.EnsureTerminationLog(ctx, types.UID(r.GetUid()), r.GetContainer(), r.GetRestartCount())
 	return &hostpb.EnsureTerminationLogResponse{Path: path}, toStatus(err)

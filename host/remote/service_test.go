@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/host/hostpb"
@@ -31,10 +32,13 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		v.SetString(fmt.Sprintf("text-%d", *n))
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(*n))
-	case reflect.Uint64:
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*n))
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), n)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		for i := range 2 {
@@ -79,6 +83,11 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	fake := &fakeHost{path: "/var/x", records: records, uids: []types.UID{"a", "b"}, tail: []byte("end"), restart: 4, hook: &hookResult}
 	l := connect(t, fake, nil)
 	ctx := t.Context()
+	memory := host.Volume{Name: "v", EmptyDir: true, Memory: true, SizeBytes: 1 << 20, Mode: ptr.To[uint32](0o700), FSGroup: ptr.To[int64](7)}
+	fileSet := filled[host.FileSet](t)
+	fileSet.Kind = host.ProjectedVolume
+	part := filled[host.SubPath](t)
+	part.Kind = host.SecretVolume
 	for name, test := range map[string]struct {
 		call   func() (any, error)
 		asked  []any
@@ -90,18 +99,21 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 		"EnsureVolume hostPath": {func() (any, error) {
 			return l.client.EnsureVolume(ctx, "u", host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"})
 		}, []any{types.UID("u"), host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"}}, "/var/x"},
-		"EnsureTerminationLog": {func() (any, error) { return l.client.EnsureTerminationLog(ctx, "u", "c", 3) }, []any{types.UID("u"), "c", int32(3)}, "/var/x"},
-		"EnsurePodCgroup":      {func() (any, error) { return l.client.EnsurePodCgroup(ctx, cgroup) }, []any{cgroup}, "/var/x"},
-		"SetCgroupTiers":       {func() (any, error) { return nil, l.client.SetCgroupTiers(ctx, 77) }, []any{int64(77)}, nil},
-		"EnsureHostsFile":      {func() (any, error) { return l.client.EnsureHostsFile(ctx, "u", []byte("x")) }, []any{types.UID("u"), []byte("x")}, "/var/x"},
-		"RemovePod":            {func() (any, error) { return nil, l.client.RemovePod(ctx, "u", true) }, []any{types.UID("u"), true}, nil},
-		"ListPods":             {func() (any, error) { return l.client.ListPods(ctx) }, nil, []types.UID{"a", "b"}},
-		"ListImageRecords":     {func() (any, error) { return l.client.ListImageRecords(ctx) }, nil, records},
-		"PutImageRecord":       {func() (any, error) { return nil, l.client.PutImageRecord(ctx, records[0]) }, []any{records[0]}, nil},
-		"ReadTail":             {func() (any, error) { return l.client.ReadTail(ctx, "/x", 80) }, []any{"/x", int64(80)}, []byte("end")},
-		"RestartCount":         {func() (any, error) { return l.client.RestartCount(ctx, pod, "c") }, []any{pod, "c"}, int32(4)},
-		"RemoveLogs":           {func() (any, error) { return nil, l.client.RemoveLogs(ctx, "/x/0.log") }, []any{"/x/0.log"}, nil},
-		"RunHook":              {func() (any, error) { return l.client.RunHook(ctx, hookRequest) }, []any{hookRequest}, &hookResult},
+		"EnsureVolume in memory": {func() (any, error) { return l.client.EnsureVolume(ctx, "u", memory) }, []any{types.UID("u"), memory}, "/var/x"},
+		"WriteFiles":             {func() (any, error) { return l.client.WriteFiles(ctx, "u", fileSet) }, []any{types.UID("u"), fileSet}, "/var/x"},
+		"EnsureSubPath":          {func() (any, error) { return l.client.EnsureSubPath(ctx, "u", part) }, []any{types.UID("u"), part}, "/var/x"},
+		"EnsureTerminationLog":   {func() (any, error) { return l.client.EnsureTerminationLog(ctx, "u", "c", 3) }, []any{types.UID("u"), "c", int32(3)}, "/var/x"},
+		"EnsurePodCgroup":        {func() (any, error) { return l.client.EnsurePodCgroup(ctx, cgroup) }, []any{cgroup}, "/var/x"},
+		"SetCgroupTiers":         {func() (any, error) { return nil, l.client.SetCgroupTiers(ctx, 77) }, []any{int64(77)}, nil},
+		"EnsureHostsFile":        {func() (any, error) { return l.client.EnsureHostsFile(ctx, "u", []byte("x")) }, []any{types.UID("u"), []byte("x")}, "/var/x"},
+		"RemovePod":              {func() (any, error) { return nil, l.client.RemovePod(ctx, "u", true) }, []any{types.UID("u"), true}, nil},
+		"ListPods":               {func() (any, error) { return l.client.ListPods(ctx) }, nil, []types.UID{"a", "b"}},
+		"ListImageRecords":       {func() (any, error) { return l.client.ListImageRecords(ctx) }, nil, records},
+		"PutImageRecord":         {func() (any, error) { return nil, l.client.PutImageRecord(ctx, records[0]) }, []any{records[0]}, nil},
+		"ReadTail":               {func() (any, error) { return l.client.ReadTail(ctx, "/x", 80) }, []any{"/x", int64(80)}, []byte("end")},
+		"RestartCount":           {func() (any, error) { return l.client.RestartCount(ctx, pod, "c") }, []any{pod, "c"}, int32(4)},
+		"RemoveLogs":             {func() (any, error) { return nil, l.client.RemoveLogs(ctx, "/x/0.log") }, []any{"/x/0.log"}, nil},
+		"RunHook":                {func() (any, error) { return l.client.RunHook(ctx, hookRequest) }, []any{hookRequest}, &hookResult},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake.asked = nil

@@ -53,6 +53,11 @@ spec:
 	- {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
 	volumes:
 	- {name: scratch, emptyDir: {}}
+	- {name: memory, emptyDir: {medium: Memory}}
+	- {name: kube-api-access-x, projected: {defaultMode: 420, sources: [
+	    {serviceAccountToken: {path: token, expirationSeconds: 3607}},
+	    {configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}},
+	    {downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}}]}}
 	- {name: etc, hostPath: {path: /etc, type: ""}}
 	initContainers:
 	- {name: init, image: busybox, command: [sh], imagePullPolicy: Always, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File, resources: {}, volumeMounts: [{name: scratch, mountPath: /s}]}
@@ -87,8 +92,10 @@ func TestCheckAcceptsWhatIsSupportedAsTheAPIServerStoresIt(t *testing.T) {
 
 func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 	for _, tc := range []struct{ spec, field, remedy string }{
-		{`{volumes: [{name: kube-api-access-x, projected: {sources: [{serviceAccountToken: {path: token}}]}}], containers: [{name: c}]}`,
-			"spec.volumes[0].projected", "set automountServiceAccountToken: false"},
+		{`{volumes: [{name: p, projected: {sources: [{serviceAccountToken: {path: token}}, {clusterTrustBundle: {path: x}}]}}], containers: [{name: c}]}`,
+			"spec.volumes[0].projected.sources[1].clusterTrustBundle", "mount a ConfigMap"},
+		{`{volumes: [{name: p, projected: {sources: [{podCertificate: {signerName: x}}]}}], containers: [{name: c}]}`,
+			"spec.volumes[0].projected.sources[0].podCertificate", "mount a Secret"},
 		{`{containers: [{name: a}, {name: b, volumeDevices: [{name: d}]}]}`, "spec.containers[1].volumeDevices", "remove them"},
 		{`{initContainers: [{name: side, restartPolicy: Always, lifecycle: {postStart: {tcpSocket: {port: 1}}}}], containers: [{name: a}]}`,
 			"spec.initContainers[0].lifecycle.postStart.tcpSocket", "use exec or httpGet"},
@@ -100,8 +107,7 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 			"spec.containers[0].resources.limits[nvidia.com/gpu]", "no such resource"},
 		{`{containers: [{name: a, lifecycle: {preStop: {tcpSocket: {port: 3}}}}]}`,
 			"spec.containers[0].lifecycle.preStop.tcpSocket", "use exec or httpGet"},
-		{`{securityContext: {fsGroup: 0}, containers: [{name: a}]}`, "spec.securityContext.fsGroup", "not applied"},
-		{`{volumes: [{name: m, emptyDir: {medium: Memory}}], containers: [{name: a}]}`, "spec.volumes[0].emptyDir.medium", "host's disk"},
+		{`{volumes: [{name: m, emptyDir: {medium: HugePages}}], containers: [{name: a}]}`, "spec.volumes[0].emptyDir.medium", "host's disk"},
 		{`{hostUsers: false, containers: [{name: a}]}`, "spec.hostUsers", "remove it"},
 	} {
 		pod := parse(t, "spec: "+tc.spec)
@@ -121,12 +127,12 @@ func TestCheckListsEveryFieldInTheWay(t *testing.T) {
 metadata: {annotations: {tombolo.dev/prestop-on-exit: "yes"}}
 spec:
 	hostUsers: false
-	volumes: [{name: s, secret: {secretName: x}}]
+	volumes: [{name: s, nfs: {server: x}}]
 	containers: [{name: a, stdin: true, volumeDevices: [{name: d}]}, {name: b, ports: [{hostPort: 1}]}]
 `)
 	const want = "this node cannot run the pod as it is written: " +
 		"metadata.annotations[tombolo.dev/prestop-on-exit] (with true, preStop also runs after a container ended by itself; use true or false); " +
-		"spec.volumes[0].secret (Secrets are not mounted; use a hostPath); " +
+		"spec.volumes[0].nfs (mount it on the host and use a hostPath); " +
 		"spec.containers[0].volumeDevices (block devices are not attached; remove them); " +
 		"spec.hostUsers (user namespaces are not set up; remove it)"
 	r := Check(pod, Facts{})

@@ -42,6 +42,25 @@ func valueOf(name string, values []map[string]string) string {
 	return "$(" + name + ")"
 }
 
+// References returns the names that are referred to, in order, each as often as it is.
+func References(s string) []string {
+	var names []string
+	for {
+		_, rest, found := strings.Cut(s, "$")
+		if !found {
+			return names
+		}
+		if after, escaped := strings.CutPrefix(rest, "$"); escaped {
+			s = after
+			continue
+		}
+		if name, after, ok := reference(rest); ok {
+			names, rest = append(names, name), after
+		}
+		s = rest
+	}
+}
+
 // reference reads "(NAME)" at the start of s. The name ends at the first closing parenthesis and may be anything, even
 // empty: what is a valid name is not decided here.
 func reference(s string) (name, after string, ok bool) {

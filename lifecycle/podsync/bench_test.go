@@ -205,16 +205,23 @@ func (e *imageError) Error() string         { return e.message }
 func (e *imageError) WaitingReason() string { return e.reason }
 
 type fakeVolumes struct {
-	prepare, mounts error
-	prepared        int
+	prepare, mounts, refresh error
+	prepared, refreshed      int
+	anew                     bool
 }
 
-func (f *fakeVolumes) Prepare(context.Context, *v1.Pod) error {
+func (f *fakeVolumes) Prepare(_ context.Context, _ *v1.Pod, anew bool) error {
 	f.prepared++
+	f.anew = anew
 	return f.prepare
 }
 
-func (f *fakeVolumes) Mounts(_ context.Context, _ *v1.Pod, c *v1.Container, n int32) ([]*runtimeapi.Mount, error) {
+func (f *fakeVolumes) Refresh(context.Context, *v1.Pod) error {
+	f.refreshed++
+	return f.refresh
+}
+
+func (f *fakeVolumes) Mounts(_ context.Context, _ *v1.Pod, c *v1.Container, n int32, _ []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error) {
 	path := "/pods/" + c.Name + "/" + strconv.Itoa(int(n))
 	return []*runtimeapi.Mount{{HostPath: path, ContainerPath: "/dev/termination-log"}}, f.mounts
 }

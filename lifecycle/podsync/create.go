@@ -67,7 +67,7 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}
-	mounts, err := p.opts.Volumes.Mounts(ctx, p.pod, c, number)
+	mounts, err := p.opts.Volumes.Mounts(ctx, p.pod, c, number, env.Env)
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/volume"
 )
 
 // ExitHookConfig returns the configuration of a container that runs command after the end of the given one, and that of
@@ -27,9 +28,9 @@ func (s *Syncer) ExitHookConfig(
 	if len(status.Sandboxes) > 0 {
 		p.actions.Attempt = status.Sandboxes[0].Attempt
 	}
-	prepared, cancel := context.WithTimeout(ctx, volumesTimeout)
+	prepared, cancel := context.WithTimeout(ctx, volume.Timeout)
 	defer cancel()
-	if err := s.opts.Volumes.Prepare(prepared, pod); err != nil {
+	if err := s.opts.Volumes.Prepare(prepared, pod, false); err != nil {
 		return nil, nil, fmt.Errorf("preparing volumes: %w", err)
 	}
 	sandbox, err := p.sandboxConfig()

@@ -5,8 +5,6 @@ package podsync
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -18,12 +16,8 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
 )
 
-const (
-	// volumesTimeout is how long the kubelet waits for the volumes of a pod.
-	volumesTimeout = 2*time.Minute + 3*time.Second
-	// hostTimeout bounds every other question to the host; it is the kubelet's runtimeRequestTimeout.
-	hostTimeout = cri.DefaultTimeout
-)
+// hostTimeout bounds every question to the host but that for volumes; it is the kubelet's runtimeRequestTimeout.
+const hostTimeout = cri.DefaultTimeout
 
 // pass is one sync of one pod.
 type pass struct {
@@ -80,27 +74,6 @@ func (s *Syncer) input(pod *v1.Pod, status *cri.PodStatus) Input {
 		in.ResizeRestarts = func(c *v1.Container, cs *cri.ContainerStatus) bool { return s.opts.Resizer.Restarts(pod, c, cs) }
 	}
 	return in
-}
-
-// prepare makes ready what a start needs. It comes before the kills: what runs is not stopped as long as nothing could
-// take its place.
-func (p *pass) prepare(ctx context.Context) error {
-	if !p.actions.starts() {
-		return nil
-	}
-	if p.facts = p.opts.Facts(); p.facts == nil {
-		return errNoFacts
-	}
-	timed, cancel := context.WithTimeout(ctx, volumesTimeout)
-	defer cancel()
-	if err := p.opts.Volumes.Prepare(timed, p.pod); err != nil {
-		if untold(ctx, err) {
-			return fmt.Errorf("preparing volumes: %w", err)
-		}
-		p.event(v1.EventTypeWarning, "FailedMount", fmt.Sprintf("Unable to attach or mount volumes: %v", err))
-		return fmt.Errorf("preparing volumes: %w", err)
-	}
-	return nil
 }
 
 // kill stops what must not run.

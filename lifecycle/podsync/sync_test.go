@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/lifecycle/volume"
 	"github.com/tombolo-dev/tombolo/test/fakecri"
 )
 
@@ -602,6 +603,45 @@ func TestVolumesThatAreNotReadyKeepWhatRuns(t *testing.T) {
 		b.volumes.prepare = errdefs.ErrUnavailable
 		b.sync(t)
 		b.wantEvents(t)
+	})
+}
+
+func TestEachBrokenVolumeIsToldAndAllOfThemWhenItIsLate(t *testing.T) {
+	scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
+		b := newBench(rt, v1.RestartPolicyAlways, "web")
+		missing := &volume.SetUpError{Volume: "v", Err: errors.New(`secret "x" not found`)}
+		b.volumes.prepare = &volume.UnmountedError{Causes: []*volume.SetUpError{missing}}
+		b.sync(t)
+		b.wantEvents(t, `FailedMount: MountVolume.SetUp failed for volume "v" : secret "x" not found`)
+		b.volumes.prepare = &volume.UnmountedError{Causes: []*volume.SetUpError{missing}, TimedOut: true}
+		b.sync(t)
+		b.wantEvents(t, `FailedMount: MountVolume.SetUp failed for volume "v" : secret "x" not found`,
+			"FailedMount: Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[]: context deadline exceeded")
+	})
+}
+
+func TestVolumesAreMadeAnewForANewSandboxAndRefreshedOtherwise(t *testing.T) {
+	scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
+		b := newBench(rt, v1.RestartPolicyAlways, "web")
+		b.mustSync(t)
+		if !b.volumes.anew || b.volumes.refreshed != 0 {
+			t.Errorf("the first start: anew %v, refreshed %d times", b.volumes.anew, b.volumes.refreshed)
+		}
+		b.events.take()
+		b.volumes.refresh = &volume.UnmountedError{Causes: []*volume.SetUpError{{Volume: "v", Err: errors.New("gone")}}}
+		b.exit(t, "web", 1)
+		if r := b.sync(t); r.Err == nil {
+			t.Error("a refresh that failed is not repeated")
+		}
+		if b.volumes.anew || b.volumes.refreshed != 1 || b.volumes.prepared != 2 {
+			t.Errorf("a restart: anew %v, refreshed %d times, prepared %d times", b.volumes.anew, b.volumes.refreshed, b.volumes.prepared)
+		}
+		b.wantRecords(t, "web/0 exited", "web/1 running")
+		b.volumes.refresh = nil
+		b.mustSync(t)
+		if b.volumes.refreshed != 2 || b.volumes.prepared != 2 {
+			t.Errorf("nothing starts: refreshed %d times, prepared %d times", b.volumes.refreshed, b.volumes.prepared)
+		}
 	})
 }
 

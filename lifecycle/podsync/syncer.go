@@ -22,6 +22,7 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/resize"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
+	"github.com/tombolo-dev/tombolo/lifecycle/volume"
 )
 
 // Runtime is what a sync needs of the container runtime. Each method has a deadline of its own and returns errors of the
@@ -60,12 +61,15 @@ type Images interface {
 	Forget(uid types.UID)
 }
 
-// Volumes makes the volumes of a pod available on the host. Both methods are idempotent.
+// Volumes makes the volumes of a pod available on the host. All methods are idempotent. A *volume.UnmountedError is about
+// the volumes themselves.
 type Volumes interface {
-	// Prepare makes the pod's directories, its log directories included, and its volumes.
-	Prepare(ctx context.Context, pod *v1.Pod) error
-	// Mounts returns the mounts of a container, its termination message file included.
-	Mounts(ctx context.Context, pod *v1.Pod, c *v1.Container, restartCount int32) ([]*runtimeapi.Mount, error)
+	// Prepare makes the pod's directories, its log directories included, and its volumes; anew those that were made before, too.
+	Prepare(ctx context.Context, pod *v1.Pod, anew bool) error
+	// Refresh brings the contents of volumes up to date that were made before.
+	Refresh(ctx context.Context, pod *v1.Pod) error
+	// Mounts returns the mounts of a container with that environment, its termination message file included.
+	Mounts(ctx context.Context, pod *v1.Pod, c *v1.Container, restartCount int32, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error)
 }
 
 // Files makes files that are mounted into containers.
@@ -113,6 +117,7 @@ var (
 	_ Files   = host.PodFiles(nil)
 	_ Resizer = (*resize.Manager)(nil)
 	_ Cgroups = host.PodCgroups(nil)
+	_ Volumes = (*volume.Manager)(nil)
 )
 
 // Options configure New. All fields are required but Probes, Cgroups, Resizer, RuntimeClasses, SandboxReady, ClockOffset,

@@ -6,6 +6,7 @@ package volume
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // SetUpError says that one volume could not be made ready. Its text is the kubelet's for the event FailedMount.
@@ -22,20 +23,33 @@ func (e *SetUpError) Error() string {
 // Unwrap returns what the host said.
 func (e *SetUpError) Unwrap() error { return e.Err }
 
+// Timeout is how long the kubelet waits for the volumes of a pod before it tells of them all together.
+const Timeout = 2*time.Minute + 3*time.Second
+
 // UnmountedError is all that is wrong with the volumes of a pod. Unwrap yields a *SetUpError for each of them.
 type UnmountedError struct {
 	Causes []*SetUpError
+	// TimedOut says that the pod has waited for Timeout or longer.
+	TimedOut bool
 }
 
-// Error returns the text that follows "Unable to attach or mount volumes: " in the kubelet's event FailedMount.
+// Error returns what is wrong with each.
 func (e *UnmountedError) Error() string {
-	names := make([]string, len(e.Causes))
 	texts := make([]string, len(e.Causes))
 	for i, c := range e.Causes {
-		names[i], texts[i] = c.Volume, c.Error()
+		texts[i] = c.Error()
 	}
-	return fmt.Sprintf("unmounted volumes=[%s], unattached volumes=[], failed to process volumes=[]: %s",
-		strings.Join(names, " "), strings.Join(texts, "; "))
+	return strings.Join(texts, "; ")
+}
+
+// Summary returns the kubelet's text for an event FailedMount about all volumes of a pod that waited too long.
+func (e *UnmountedError) Summary() string {
+	names := make([]string, len(e.Causes))
+	for i, c := range e.Causes {
+		names[i] = c.Volume
+	}
+	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], unattached volumes=[], "+
+		"failed to process volumes=[]: context deadline exceeded", strings.Join(names, " "))
 }
 
 // Unwrap returns the causes.

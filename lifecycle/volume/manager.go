@@ -7,16 +7,17 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
-	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
-	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 )
 
-// Dirs is the host's part of the work. Every method is idempotent, and the caller repeats one whose answer was lost.
+// Dirs makes the directories of pods on the host. Every method is idempotent, and the caller repeats one whose answer was
+// lost.
 type Dirs interface {
 	EnsurePod(ctx context.Context, pod host.Pod, containers []string) error
 	EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (path string, err error)
@@ -24,124 +25,126 @@ type Dirs interface {
 	RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error
 }
 
-// Options are what a Manager needs. Dirs is required.
+// Objects reads what volumes refer to. What it returns is shared and must not be changed. An error of class NotFound says
+// that the API has no such object; any other, but that of ctx, that it could not be read, whatever its class.
+type Objects interface {
+	// ConfigMap returns a ConfigMap of the pod's namespace.
+	ConfigMap(ctx context.Context, pod *v1.Pod, name string) (*v1.ConfigMap, error)
+	// Secret returns a Secret of the pod's namespace.
+	Secret(ctx context.Context, pod *v1.Pod, name string) (*v1.Secret, error)
+	// Token returns a token of the pod's service account for an audience, the API server's own if that is empty. It is good
+	// for the given time, an hour if that is zero.
+	Token(ctx context.Context, pod *v1.Pod, audience string, expirationSeconds int64) (string, error)
+}
+
+// Options are what a Manager needs. All fields are required.
 type Options struct {
-	Dirs Dirs
+	Dirs    Dirs
+	Files   host.Volumes
+	Objects Objects
+	// Allocatable returns what the node can give to pods, nil as long as that is not known.
+	Allocatable func() v1.ResourceList
+	Clock       clock.PassiveClock
 }
 
 // Manager makes volumes ready. See the package documentation for its concurrency.
 type Manager struct {
-	dirs Dirs
+	opts Options
 
-	mu    sync.Mutex
-	ready map[types.UID]prepared
+	mu   sync.Mutex
+	pods map[types.UID]state
 }
 
-// prepared is a pod that is fully prepared.
-type prepared struct {
-	// paths are the host paths of its volumes. The map is not changed any more.
+// state is what is known of a pod's volumes. Its maps are not changed any more.
+type state struct {
+	// ready says that every volume was made; paths are where they are on the host.
+	ready bool
 	paths map[string]string
-	// containers is the number of its containers then: ephemeral ones may be added to a pod that runs.
+	// containers is the number of containers then: ephemeral ones may be added to a pod that runs.
 	containers int
+	// written are the digests of the file sets that the host was given last, by volume.
+	written map[string]digest
+	// failing is since when the volumes cannot be made ready.
+	failing time.Time
 }
 
 // New returns a Manager.
 func New(o Options) *Manager {
-	return &Manager{dirs: o.Dirs, ready: map[types.UID]prepared{}}
+	return &Manager{opts: o, pods: map[types.UID]state{}}
 }
 
-// Prepare makes the pod's directories and every volume that one of its containers mounts. Once it succeeded it does
-// nothing for this pod until Cleanup or another ephemeral container, so it may be called at every sync; after a failure the next call tries again.
+// Prepare makes the pod's directories and every volume that one of its containers mounts. Once it succeeded it does nothing
+// for this pod until Cleanup, or another ephemeral container, or with anew: what was in memory is gone when the host has booted,
+// and then nothing of the pod runs any more. So it may be called at every sync; after a failure the next call tries again.
 //
 // An *UnmountedError is about the volumes and to be told by the event FailedMount. Every other error says that the host
 // could not be asked or could not make the directories.
-func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
+func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, anew bool) error {
 	names := containerNames(&pod.Spec)
-	if m.preparedFor(pod.UID) == len(names) {
+	before := m.state(pod.UID)
+	if before.ready && before.containers == len(names) && !anew {
 		return nil
 	}
+	if anew {
+		before.written = nil
+	}
 	identity := host.Pod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}
-	if err := m.dirs.EnsurePod(ctx, identity, names); err != nil {
+	if err := m.opts.Dirs.EnsurePod(ctx, identity, names); err != nil {
 		return fmt.Errorf("making the directories of pod \"%s/%s\": %w", pod.Namespace, pod.Name, err)
 	}
-	paths, err := m.setUp(ctx, pod)
+	s := m.newSetUp(pod, before)
+	if err := s.run(ctx, func(*v1.Volume) bool { return true }); err != nil {
+		before.paths, before.written = s.paths, s.written
+		m.remember(pod.UID, before)
+		return err
+	}
+	after := state{ready: len(s.causes) == 0, paths: s.paths, containers: len(names), written: s.written}
+	if !after.ready {
+		after.failing = before.failing
+		if after.failing.IsZero() {
+			after.failing = m.opts.Clock.Now()
+		}
+	}
+	m.remember(pod.UID, after)
+	return s.err(after.failing)
+}
+
+// Refresh brings the contents of volumes up to date that were made before, by this process or one before it. It is cheap if
+// nothing changed. An *UnmountedError names those that could not be brought up to date; they keep what they have.
+func (m *Manager) Refresh(ctx context.Context, pod *v1.Pod) error {
+	before := m.state(pod.UID)
+	s := m.newSetUp(pod, before)
+	err := s.run(ctx, isFileSet)
+	before.paths, before.written = s.paths, s.written
+	m.remember(pod.UID, before)
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ready[pod.UID] = prepared{paths: paths, containers: len(names)}
-	return nil
-}
-
-// setUp makes the mounted volumes and returns their paths. A broken volume does not keep the others from being made.
-func (m *Manager) setUp(ctx context.Context, pod *v1.Pod) (map[string]string, error) {
-	mounted := mountedVolumes(&pod.Spec)
-	paths := make(map[string]string, len(mounted))
-	var causes []*SetUpError
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		if !mounted[v.Name] {
-			continue
-		}
-		path, err := m.ensure(ctx, pod.UID, v)
-		switch {
-		case err == nil:
-			paths[v.Name] = path
-		case ctx.Err() != nil || cri.OutcomeUnknown(err):
-			return nil, fmt.Errorf("making volume %q of pod \"%s/%s\" ready: %w", v.Name, pod.Namespace, pod.Name, err)
-		default:
-			causes = append(causes, &SetUpError{Volume: v.Name, Err: err})
-		}
-	}
-	if len(causes) > 0 {
-		return nil, &UnmountedError{Causes: causes}
-	}
-	return paths, nil
-}
-
-func (m *Manager) ensure(ctx context.Context, uid types.UID, v *v1.Volume) (string, error) {
-	switch {
-	case v.EmptyDir != nil:
-		if v.EmptyDir.Medium != v1.StorageMediumDefault {
-			return "", fmt.Errorf("emptyDir medium %q is not supported: %w", v.EmptyDir.Medium, errdefs.ErrNotImplemented)
-		}
-		return m.dirs.EnsureVolume(ctx, uid, host.Volume{Name: v.Name, EmptyDir: true})
-	case v.HostPath != nil:
-		want := host.Volume{Name: v.Name, HostPath: v.HostPath.Path}
-		if v.HostPath.Type != nil {
-			want.HostPathType = string(*v.HostPath.Type)
-		}
-		return m.dirs.EnsureVolume(ctx, uid, want)
-	default:
-		return "", fmt.Errorf("volumes of this kind are not supported: %w", errdefs.ErrNotImplemented)
-	}
+	return s.err(before.failing)
 }
 
 // Cleanup removes the pod's volumes and directory from the host; its logs stay. It is called when nothing of the pod
 // runs and nothing will. It is idempotent.
 func (m *Manager) Cleanup(ctx context.Context, uid types.UID) error {
 	m.mu.Lock()
-	delete(m.ready, uid)
+	delete(m.pods, uid)
 	m.mu.Unlock()
-	if err := m.dirs.RemovePod(ctx, uid, false); err != nil {
+	if err := m.opts.Dirs.RemovePod(ctx, uid, false); err != nil {
 		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
 	}
 	return nil
 }
 
-// preparedFor returns how many containers the pod is prepared for, 0 if it is not prepared.
-func (m *Manager) preparedFor(uid types.UID) int {
+func (m *Manager) state(uid types.UID) state {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ready[uid].containers
+	return m.pods[uid]
 }
 
-// paths returns the volume paths of a prepared pod, nil if it is not prepared.
-func (m *Manager) paths(uid types.UID) map[string]string {
+func (m *Manager) remember(uid types.UID, s state) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ready[uid].paths
+	m.pods[uid] = s
 }
 
 func containerNames(spec *v1.PodSpec) []string {
@@ -161,19 +164,10 @@ func containerNames(spec *v1.PodSpec) []string {
 // mountedVolumes names the volumes that a container uses; others are never made, as in the kubelet.
 func mountedVolumes(spec *v1.PodSpec) map[string]bool {
 	used := map[string]bool{}
-	use := func(mounts []v1.VolumeMount) {
+	for _, mounts := range volumeMounts(spec) {
 		for i := range mounts {
 			used[mounts[i].Name] = true
 		}
-	}
-	for i := range spec.InitContainers {
-		use(spec.InitContainers[i].VolumeMounts)
-	}
-	for i := range spec.Containers {
-		use(spec.Containers[i].VolumeMounts)
-	}
-	for i := range spec.EphemeralContainers {
-		use(spec.EphemeralContainers[i].VolumeMounts)
 	}
 	return used
 }

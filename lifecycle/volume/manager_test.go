@@ -12,9 +12,11 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -22,11 +24,25 @@ import (
 
 // fakeDirs records what it is asked to do; fail maps a call to its error.
 type fakeDirs struct {
-	calls []string
-	fail  map[string]error
+	calls   []string
+	fail    map[string]error
+	volumes []host.Volume
+	sets    []host.FileSet
+	parts   []host.SubPath
 }
 
-var _ Dirs = (*fakeDirs)(nil)
+var (
+	_ Dirs         = (*fakeDirs)(nil)
+	_ host.Volumes = (*fakeDirs)(nil)
+)
+
+// newManager returns a Manager on a node that can give 8 GiB.
+func newManager(dirs *fakeDirs, objects *fakeObjects) *Manager {
+	return New(Options{
+		Dirs: dirs, Files: dirs, Objects: objects, Clock: clock.RealClock{},
+		Allocatable: func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Gi")} },
+	})
+}
 
 func (f *fakeDirs) do(format string, args ...any) error {
 	call := fmt.Sprintf(format, args...)
@@ -39,11 +55,24 @@ func (f *fakeDirs) EnsurePod(_ context.Context, pod host.Pod, containers []strin
 }
 
 func (f *fakeDirs) EnsureVolume(_ context.Context, uid types.UID, v host.Volume) (string, error) {
+	f.volumes = append(f.volumes, v)
 	path := v.HostPath
 	if v.EmptyDir {
 		path = "/root/pods/" + string(uid) + "/" + v.Name
 	}
 	return path, f.do("volume %s %s type=%q", v.Name, path, v.HostPathType)
+}
+
+func (f *fakeDirs) WriteFiles(_ context.Context, uid types.UID, set host.FileSet) (string, error) {
+	f.sets = append(f.sets, set)
+	path := "/root/pods/" + string(uid) + "/" + set.Volume
+	return path, f.do("write %s", path)
+}
+
+func (f *fakeDirs) EnsureSubPath(_ context.Context, uid types.UID, part host.SubPath) (string, error) {
+	f.parts = append(f.parts, part)
+	path := fmt.Sprintf("/root/pods/%s/subpaths/%s/%d", uid, part.Volume, part.Mount)
+	return path, f.do("part %s", part.Path)
 }
 
 func (f *fakeDirs) EnsureTerminationLog(_ context.Context, uid types.UID, container string, restartCount int32) (string, error) {
@@ -88,9 +117,9 @@ func testPod() *v1.Pod {
 
 func TestPrepareMakesWhatContainersMountAndThenNothing(t *testing.T) {
 	dirs := &fakeDirs{}
-	m := New(Options{Dirs: dirs})
+	m := newManager(dirs, nil)
 	for range 2 {
-		if err := m.Prepare(t.Context(), testPod()); err != nil {
+		if err := m.Prepare(t.Context(), testPod(), false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,9 +136,9 @@ func TestPrepareMakesWhatContainersMountAndThenNothing(t *testing.T) {
 
 func TestPrepareFollowsAnEphemeralContainerThatIsAdded(t *testing.T) {
 	dirs := &fakeDirs{}
-	m := New(Options{Dirs: dirs})
+	m := newManager(dirs, nil)
 	pod := testPod()
-	if err := m.Prepare(t.Context(), pod); err != nil {
+	if err := m.Prepare(t.Context(), pod, false); err != nil {
 		t.Fatal(err)
 	}
 	dirs.calls = nil
@@ -117,7 +146,7 @@ func TestPrepareFollowsAnEphemeralContainerThatIsAdded(t *testing.T) {
 		Name: "debug", VolumeMounts: []v1.VolumeMount{{Name: "unused", MountPath: "/u"}},
 	}}}
 	for range 2 {
-		if err := m.Prepare(t.Context(), pod); err != nil {
+		if err := m.Prepare(t.Context(), pod, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,10 +167,9 @@ func TestPrepareTellsOfEveryBrokenVolumeAndTriesAgain(t *testing.T) {
 		`volume etc /etc/app type=""`:           errors.New("hostPath type check failed: /etc/app is not a directory"),
 		`volume sock /run/x.sock type="Socket"`: errors.New("hostPath type check failed: /run/x.sock is not a socket file"),
 	}}
-	m := New(Options{Dirs: dirs})
-	err := m.Prepare(t.Context(), testPod())
-	const want = `unmounted volumes=[etc sock], unattached volumes=[], failed to process volumes=[]: ` +
-		`MountVolume.SetUp failed for volume "etc" : hostPath type check failed: /etc/app is not a directory; ` +
+	m := newManager(dirs, nil)
+	err := m.Prepare(t.Context(), testPod(), false)
+	const want = `MountVolume.SetUp failed for volume "etc" : hostPath type check failed: /etc/app is not a directory; ` +
 		`MountVolume.SetUp failed for volume "sock" : hostPath type check failed: /run/x.sock is not a socket file`
 	var unmounted *UnmountedError
 	if !errors.As(err, &unmounted) || err.Error() != want {
@@ -152,15 +180,15 @@ func TestPrepareTellsOfEveryBrokenVolumeAndTriesAgain(t *testing.T) {
 		t.Errorf("the first cause is %v", setUp)
 	}
 	dirs.fail = nil
-	if err := m.Prepare(t.Context(), testPod()); err != nil {
+	if err := m.Prepare(t.Context(), testPod(), false); err != nil {
 		t.Errorf("second try: %v", err)
 	}
 }
 
 func TestPrepareDoesNotBlameVolumesForALostConnection(t *testing.T) {
 	for _, call := range []string{`pod u/ns/p [init web]`, `volume etc /etc/app type=""`} {
-		m := New(Options{Dirs: &fakeDirs{fail: map[string]error{call: fmt.Errorf("%w: link is down", errdefs.ErrUnavailable)}}})
-		err := m.Prepare(t.Context(), testPod())
+		m := newManager(&fakeDirs{fail: map[string]error{call: fmt.Errorf("%w: link is down", errdefs.ErrUnavailable)}}, nil)
+		err := m.Prepare(t.Context(), testPod(), false)
 		var unmounted *UnmountedError
 		if !errdefs.IsUnavailable(err) || errors.As(err, &unmounted) {
 			t.Errorf("%s: got %v, want a plain Unavailable error", call, err)
@@ -169,24 +197,24 @@ func TestPrepareDoesNotBlameVolumesForALostConnection(t *testing.T) {
 }
 
 func TestPrepareRefusesVolumesItCannotMake(t *testing.T) {
-	memory := emptyDir("cache")
-	memory.EmptyDir.Medium = v1.StorageMediumMemory
-	for _, v := range []v1.Volume{memory, {Name: "cache", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}}} {
+	huge := emptyDir("cache")
+	huge.EmptyDir.Medium = v1.StorageMediumHugePages
+	for _, v := range []v1.Volume{huge, {Name: "cache", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}} {
 		pod := testPod()
 		pod.Spec.Volumes[0] = v
-		if err := New(Options{Dirs: &fakeDirs{}}).Prepare(t.Context(), pod); !errdefs.IsNotImplemented(err) {
+		if err := newManager(&fakeDirs{}, nil).Prepare(t.Context(), pod, false); !errdefs.IsNotImplemented(err) {
 			t.Errorf("got %v, want NotImplemented", err)
 		}
 	}
 }
 
 func TestMountsKeepTheirOrderAndEndWithTheTerminationLog(t *testing.T) {
-	m := New(Options{Dirs: &fakeDirs{}})
+	m := newManager(&fakeDirs{}, nil)
 	pod := testPod()
-	if err := m.Prepare(t.Context(), pod); err != nil {
+	if err := m.Prepare(t.Context(), pod, false); err != nil {
 		t.Fatal(err)
 	}
-	mounts, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 3)
+	mounts, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,16 +246,16 @@ func TestMountsKeepTheirOrderAndEndWithTheTerminationLog(t *testing.T) {
 
 func TestMountsWithoutTerminationMessagePathAsksForNoFile(t *testing.T) {
 	dirs := &fakeDirs{}
-	mounts, err := New(Options{Dirs: dirs}).Mounts(t.Context(), testPod(), &v1.Container{Name: "web"}, 0)
+	mounts, err := newManager(dirs, nil).Mounts(t.Context(), testPod(), &v1.Container{Name: "web"}, 0, nil)
 	if err != nil || len(mounts) > 0 || len(dirs.calls) > 0 {
 		t.Errorf("mounts %v, error %v, calls %q", mounts, err, dirs.calls)
 	}
 }
 
 func TestMountsNamesWhatItCannotMount(t *testing.T) {
-	m := New(Options{Dirs: &fakeDirs{}})
+	m := newManager(&fakeDirs{}, nil)
 	pod := testPod()
-	if err := m.Prepare(t.Context(), pod); err != nil {
+	if err := m.Prepare(t.Context(), pod, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -240,7 +268,7 @@ func TestMountsNamesWhatItCannotMount(t *testing.T) {
 			`mounting volume "cache" into container "web": mountPropagation "Sideways" is not known: invalid argument`,
 		},
 	} {
-		_, err := m.Mounts(t.Context(), pod, &v1.Container{Name: "web", VolumeMounts: []v1.VolumeMount{tc.mount}}, 0)
+		_, err := m.Mounts(t.Context(), pod, &v1.Container{Name: "web", VolumeMounts: []v1.VolumeMount{tc.mount}}, 0, nil)
 		if err == nil || err.Error() != tc.want {
 			t.Errorf("got  %v\nwant %s", err, tc.want)
 		}
@@ -249,9 +277,9 @@ func TestMountsNamesWhatItCannotMount(t *testing.T) {
 
 func TestCleanupRemovesTheDirectoryButNotTheLogs(t *testing.T) {
 	dirs := &fakeDirs{}
-	m := New(Options{Dirs: dirs})
+	m := newManager(dirs, nil)
 	pod := testPod()
-	if err := m.Prepare(t.Context(), pod); err != nil {
+	if err := m.Prepare(t.Context(), pod, false); err != nil {
 		t.Fatal(err)
 	}
 	dirs.calls = nil
@@ -261,13 +289,13 @@ func TestCleanupRemovesTheDirectoryButNotTheLogs(t *testing.T) {
 	if diff := cmp.Diff([]string{"remove u logs=false"}, dirs.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if _, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 0); err == nil {
+	if _, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 0, nil); err == nil {
 		t.Error("volumes that were removed can still be mounted")
 	}
 }
 
 func TestCleanupReportsWhatIsStillMounted(t *testing.T) {
-	m := New(Options{Dirs: &fakeDirs{fail: map[string]error{"remove u logs=false": errdefs.ErrFailedPrecondition}}})
+	m := newManager(&fakeDirs{fail: map[string]error{"remove u logs=false": errdefs.ErrFailedPrecondition}}, nil)
 	if err := m.Cleanup(t.Context(), "u"); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("got %v, want FailedPrecondition", err)
 	}

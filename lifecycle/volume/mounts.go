@@ -7,51 +7,57 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/tombolo-dev/tombolo/host"
 )
 
 // Mounts returns what the runtime mounts into a container: its volume mounts in the order of their definition, then the
-// file for its termination message, which is made anew for each restart. The pod must be prepared.
+// file for its termination message, which is made anew for each restart. Parts of volumes are looked for anew, with the
+// container's environment. The pod must be prepared.
 //
 // An error is the user's to mend (the reason is CreateContainerConfigError) unless it is of class Unavailable.
-func (m *Manager) Mounts(ctx context.Context, pod *v1.Pod, container *v1.Container, restartCount int32) ([]*runtimeapi.Mount, error) {
-	paths := m.paths(pod.UID)
+func (m *Manager) Mounts(
+	ctx context.Context, pod *v1.Pod, container *v1.Container, restartCount int32, env []*runtimeapi.KeyValue,
+) ([]*runtimeapi.Mount, error) {
+	paths := m.state(pod.UID).paths
 	mounts := make([]*runtimeapi.Mount, 0, len(container.VolumeMounts)+1)
 	for i := range container.VolumeMounts {
-		mount, err := toMount(&container.VolumeMounts[i], paths, container.Name)
+		mount := &container.VolumeMounts[i]
+		at := slices.IndexFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == mount.Name })
+		hostPath, ok := paths[mount.Name]
+		if at < 0 || !ok {
+			return nil, fmt.Errorf("cannot find volume %q to mount into container %q", mount.Name, container.Name)
+		}
+		volume := &pod.Spec.Volumes[at]
+		part, err := subPath(mount, env)
+		if err == nil && part != "" {
+			hostPath, err = m.part(ctx, pod.UID, volume, host.SubPath{Path: part, Container: container.Name, Mount: i})
+		}
 		if err != nil {
 			return nil, err
 		}
-		mounts = append(mounts, mount)
+		propagation, err := toPropagation(mount.MountPropagation)
+		if err != nil {
+			return nil, fmt.Errorf("mounting volume %q into container %q: %w", mount.Name, container.Name, err)
+		}
+		mounts = append(mounts, &runtimeapi.Mount{
+			HostPath: hostPath, ContainerPath: absolute(mount.MountPath), Propagation: propagation,
+			Readonly: mount.ReadOnly || isFileSet(volume),
+		})
 	}
 	if container.TerminationMessagePath == "" {
 		return mounts, nil
 	}
-	file, err := m.dirs.EnsureTerminationLog(ctx, pod.UID, container.Name, restartCount)
+	file, err := m.opts.Dirs.EnsureTerminationLog(ctx, pod.UID, container.Name, restartCount)
 	if err != nil {
 		return nil, fmt.Errorf("making the termination message file of container %q: %w", container.Name, err)
 	}
 	return append(mounts, &runtimeapi.Mount{HostPath: file, ContainerPath: absolute(container.TerminationMessagePath)}), nil
-}
-
-func toMount(mount *v1.VolumeMount, paths map[string]string, container string) (*runtimeapi.Mount, error) {
-	hostPath, ok := paths[mount.Name]
-	if !ok {
-		return nil, fmt.Errorf("cannot find volume %q to mount into container %q", mount.Name, container)
-	}
-	propagation, err := toPropagation(mount.MountPropagation)
-	if err != nil {
-		return nil, fmt.Errorf("mounting volume %q into container %q: %w", mount.Name, container, err)
-	}
-	return &runtimeapi.Mount{
-		HostPath:      hostPath,
-		ContainerPath: absolute(mount.MountPath),
-		Readonly:      mount.ReadOnly,
-		Propagation:   propagation,
-	}, nil
 }
 
 func toPropagation(mode *v1.MountPropagationMode) (runtimeapi.MountPropagation, error) {

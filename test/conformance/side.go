@@ -18,8 +18,8 @@ import (
 	"github.com/tombolo-dev/tombolo/test/testbed"
 )
 
-// apiServerFlags are the same for both sides. Tombolo does not mount service account tokens yet, and every pod would have
-// one: without the admission plugin that adds it, no pod has, with either node.
+// apiServerFlags are the same for both sides. The results on record were made when Tombolo refused service account tokens:
+// without the admission plugin that adds one to every pod, no pod has one, with either node.
 func apiServerFlags() []string { return []string{"--disable-admission-plugins=ServiceAccount"} }
 
 // hostName is the name of the host and of the node, the same on both sides.

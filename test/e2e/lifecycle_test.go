@@ -16,6 +16,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/test/images"
 )
@@ -171,14 +172,15 @@ func TestUnsupportedFieldsAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
 	pod := k.create(k.pod("wants-more", "exec sleep 1d", func(p *v1.Pod) {
-		p.Spec.AutomountServiceAccountToken = nil // so the API server adds a projected volume
-		p.Spec.Containers[0].VolumeMounts[0].SubPath = "part"
+		p.Spec.Volumes = append(p.Spec.Volumes,
+			v1.Volume{Name: "nfs", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "192.0.2.1", Path: "/"}}},
+			v1.Volume{Name: "fc", VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{TargetWWNs: []string{"x"}, Lun: ptr.To[int32](0)}}})
 	}))
 	pod = k.awaitPhase(pod, v1.PodFailed)
 	if pod.Status.Reason != "UnsupportedPodSpec" || !strings.HasPrefix(pod.Status.Message, "Pod was rejected: ") {
 		t.Errorf("status %s: %s", pod.Status.Reason, pod.Status.Message)
 	}
-	for _, part := range []string{"spec.volumes[1].projected", "automountServiceAccountToken: false", "spec.containers[0].volumeMounts[0].subPath"} {
+	for _, part := range []string{"spec.volumes[1].nfs", "mount it on the host and use a hostPath", "spec.volumes[2].fc"} {
 		if !strings.Contains(pod.Status.Message, part) {
 			t.Errorf("the message does not name %s: %s", part, pod.Status.Message)
 		}

@@ -84,6 +84,18 @@ func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, v host.Volume) (
 	return path.Join("/root-dir/pods", string(uid), "volumes", v.Name), err
 }
 
+// WriteFiles returns where the volume would be.
+func (h *Host) WriteFiles(ctx context.Context, uid types.UID, set host.FileSet) (string, error) {
+	err := h.call(ctx, "WriteFiles", uid, func(context.Context) error { return nil })
+	return path.Join("/root-dir/pods", string(uid), "volumes", set.Volume), err
+}
+
+// EnsureSubPath returns where the part of a volume would be.
+func (h *Host) EnsureSubPath(ctx context.Context, uid types.UID, part host.SubPath) (string, error) {
+	err := h.call(ctx, "EnsureSubPath", uid, func(context.Context) error { return nil })
+	return path.Join("/root-dir/pods", string(uid), "volume-subpaths", part.Volume, part.Path), err
+}
+
 // EnsureTerminationLog returns where the file would be.
 func (h *Host) EnsureTerminationLog(ctx context.Context, uid types.UID, c string, n int32) (string, error) {
 	err := h.call(ctx, "EnsureTerminationLog", uid, func(context.Context) error { return nil })

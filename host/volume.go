@@ -1,0 +1,96 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Volume says what EnsureVolume shall make ready: exactly one of EmptyDir and HostPath is set.
+type Volume struct {
+	Name string
+	// EmptyDir is a directory that lives as long as the pod, on disk unless Memory is set.
+	EmptyDir bool
+	// Memory makes the directory a memory-backed file system of at most SizeBytes, or of the kernel's default if that is
+	// zero. One that exists keeps its size.
+	Memory    bool
+	SizeBytes int64
+	// Mode is the mode of the directory when it is made; nil is 0777, with the sticky bit in memory.
+	Mode *uint32
+	// FSGroup is the group that owns the directory when it is made; nil leaves it to the host's own.
+	FSGroup *int64
+	// HostPath is a path of the host that exists or is made according to HostPathType, the API's names ("",
+	// DirectoryOrCreate, Directory, FileOrCreate, File, Socket, CharDevice, BlockDevice). A mismatch is FailedPrecondition.
+	HostPath     string
+	HostPathType string
+}
+
+// VolumeKind is what a volume below the pod's directory is, as in the name of its directory there.
+type VolumeKind string
+
+// The kinds of volumes below a pod's directory. The content of all but emptyDirs is a FileSet, which is on disk if it is
+// that of a ConfigMap and in memory if it is any other.
+const (
+	EmptyDirVolume    VolumeKind = "empty-dir"
+	ConfigMapVolume   VolumeKind = "configmap"
+	SecretVolume      VolumeKind = "secret"
+	DownwardAPIVolume VolumeKind = "downward-api"
+	ProjectedVolume   VolumeKind = "projected"
+)
+
+// Limits of a FileSet. The objects that files are made of have at most 1 MiB each.
+const (
+	MaxFileSetBytes = 12 << 20
+	MaxFileSetFiles = 20_000
+)
+
+// FileSet is the whole content of a volume. Its files are never logged.
+type FileSet struct {
+	Volume string
+	Kind   VolumeKind
+	// SizeBytes limits the memory-backed file system when it is made; zero is the kernel's default.
+	SizeBytes int64
+	Files     []File
+	// FSGroup owns all files and directories, which it can read, and directories hand it on; nil leaves them to the host's own.
+	FSGroup *int64
+	// MountPoints are directories for what else a container mounts below the volume, relative to it.
+	MountPoints []string
+}
+
+// File is one file of a FileSet.
+type File struct {
+	// Path is relative to the volume, without "..".
+	Path string
+	Data []byte
+	// Mode has permission bits only.
+	Mode uint32
+	// User owns the file; nil is the host's own.
+	User *int64
+}
+
+// SubPath names a part of a volume that is mounted into a container.
+type SubPath struct {
+	// Volume and Kind name a volume below the pod's directory; without a Kind the volume is the directory HostPath.
+	Volume   string
+	Kind     VolumeKind
+	HostPath string
+	// Path is relative to the volume, without "..".
+	Path string
+	// Container and Mount tell whose mount it is: Mount is the place among the container's mounts.
+	Container string
+	Mount     int
+}
+
+// Volumes fills volumes and finds parts of them.
+type Volumes interface {
+	// WriteFiles makes the volume have exactly those files and returns its path on the host. A reader of the volume sees all
+	// files as they were or all as they are now. It repairs what an interrupted call left.
+	WriteFiles(ctx context.Context, uid types.UID, set FileSet) (path string, err error)
+	// EnsureSubPath returns a path on the host that is that part of the volume, whatever happens to names in the volume later.
+	// What is missing is made a directory with the mode of the volume's. A part that would be outside the volume is
+	// PermissionDenied. A second call looks anew.
+	EnsureSubPath(ctx context.Context, uid types.UID, part SubPath) (path string, err error)
+}
