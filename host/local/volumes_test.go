@@ -151,7 +151,7 @@ func TestRemovePodUnmountsItsOwnMountsAlsoBusyOnesAndAfterARestart(t *testing.T)
 	}
 	defer busy.Close()
 	closeHost(t, h)
-	again, err := New(Options{RootDir: h.rootDir, PodLogsDir: h.logsDir, Runtime: newFakeRuntime()})
+	again, err := New(Options{RootDir: h.rootDir, PodLogsDir: h.logsDir, Runtime: newFakeRuntime(), Cgroups: newFakeCgroups().open})
 	if err != nil {
 		t.Fatal(err)
 	}
