@@ -80,6 +80,24 @@ func effectCalls(runtime runtimeapi.RuntimeServiceClient) map[string]func(contex
 	}
 }
 
+// running is how many calls the server works on.
+func (l *link) running(t *testing.T) float64 {
+	t.Helper()
+	families, err := l.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum float64
+	for _, family := range families {
+		if family.GetName() == "tombolo_host_calls_running" {
+			for _, m := range family.GetMetric() {
+				sum += m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 func TestEffectsOutliveTheirCallersAndAreJoinedByTheNext(t *testing.T) {
 	for method := range effectCalls(nil) {
 		t.Run(method, func(t *testing.T) {
@@ -95,8 +113,10 @@ func TestEffectsOutliveTheirCallersAndAreJoinedByTheNext(t *testing.T) {
 				t.Errorf("the caller sees %v", err)
 			}
 			cancel()
+			eventually(t, "the host gives the first caller up", func() bool { return l.running(t) == 0 })
 			again := make(chan error, 1)
 			go func() { again <- call(t.Context()) }()
+			eventually(t, "the second call reaches the host", func() bool { return l.running(t) == 1 })
 			time.Sleep(100 * time.Millisecond) // in which a cancellation or a second call would arrive
 			close(b.release)
 			if err := <-again; err != nil {
