@@ -37,7 +37,7 @@ func servePrivately(archive string) {
 	if err != nil {
 		panic(err)
 	}
-	panic(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // for one test, on loopback
+	panic(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != privateUser || password != privatePassword {
 			w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
 			http.Error(w, "who are you?", http.StatusUnauthorized)
