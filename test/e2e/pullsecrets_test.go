@@ -94,7 +94,7 @@ func TestPullSecrets(t *testing.T) {
 	k.login("wrong", "high tide")
 	private := func(secrets ...string) func(*v1.Pod) {
 		return func(p *v1.Pod) {
-			p.Spec.Containers[0].Image = privateRegistry + "/" + images.Busybox
+			p.Spec.Containers[0].Image = privateRegistry + "/" + images.Agnhost // no other test here needs its content
 			for _, s := range secrets {
 				p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, v1.LocalObjectReference{Name: s})
 			}
