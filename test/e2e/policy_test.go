@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,23 +17,13 @@ import (
 // TestHostWithAPolicyRefusesWhatItsOwnerDoesNotAllow: on a host of its own.
 func TestHostWithAPolicyRefusesWhatItsOwnerDoesNotAllow(t *testing.T) {
 	t.Parallel()
-	s := require(t).newSite("policed")
 	rules := filepath.Join(t.TempDir(), "policy.yaml")
 	must(t, os.WriteFile(rules, fmt.Appendf(nil, `
 apiVersion: tombolo.dev/v1alpha1
 kind: HostPolicy
 allow: {hostPaths: [{path: %q}], capabilities: [NET_ADMIN]}
 `, filepath.Join(require(t).cluster.StateDir(), "hosts", "policed", "marks")), 0o600))
-	s.hostArgs = []string{"--policy", rules}
-	t.Cleanup(func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-		if s.host != nil {
-			must(t, s.host.Remove(context.WithoutCancel(t.Context())))
-		}
-	})
-	must(t, s.start(t.Context()))
+	s := require(t).ownSite(t, "policed", "--policy", rules)
 	k := on(t, s)
 
 	allowed := k.create(k.pod("allowed", `touch /marks/allowed; exec sleep 1d`, func(p *v1.Pod) {

@@ -85,16 +85,17 @@ func (k *tester) login(name, password string) {
 	must(k.T, err)
 }
 
-// TestPullSecrets: a registry that wants a login gets that of the pod, and what was pulled with it is for nobody else.
+// TestPullSecrets: a registry that wants a login gets that of the pod, and what was pulled with it is for nobody else. It has a
+// host of its own: the record of a private pull is of the image's content, which pods of other tests use by another name.
 func TestPullSecrets(t *testing.T) {
 	t.Parallel()
-	k := on(t, require(t).calm)
+	k := on(t, require(t).ownSite(t, "private"))
 	k.privateRegistry()
 	k.login("right", privatePassword)
 	k.login("wrong", "high tide")
 	private := func(secrets ...string) func(*v1.Pod) {
 		return func(p *v1.Pod) {
-			p.Spec.Containers[0].Image = privateRegistry + "/" + images.Agnhost // no other test here needs its content
+			p.Spec.Containers[0].Image = privateRegistry + "/" + images.Busybox
 			for _, s := range secrets {
 				p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, v1.LocalObjectReference{Name: s})
 			}

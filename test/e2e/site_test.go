@@ -49,6 +49,23 @@ type site struct {
 
 func (e *environment) newSite(name string) *site { return &site{env: e, name: name} }
 
+// ownSite starts a site for one test, whose host is removed after it.
+func (e *environment) ownSite(t *testing.T, name string, hostArgs ...string) *site {
+	t.Helper()
+	s := e.newSite(name)
+	s.hostArgs = hostArgs
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+		if s.host != nil {
+			must(t, s.host.Remove(context.WithoutCancel(t.Context())))
+		}
+	})
+	must(t, s.start(t.Context()))
+	return s
+}
+
 // start brings everything of the site up and waits until the node is Ready.
 func (s *site) start(ctx context.Context) error {
 	var err error
