@@ -13,10 +13,13 @@ import (
 // How CPU amounts become cgroup values, as in the kubelet: shares between the kernel's bounds, and a quota of at least a
 // millisecond in each period of 100 ms (cpuCFSQuotaPeriod).
 const (
+	// CPUPeriodMicros is the period in microseconds that CPU quotas refer to.
+	CPUPeriodMicros = 100_000
+	// MinCPUShares is the least that the kernel takes for CPU shares.
+	MinCPUShares = 2
+
 	sharesPerCPU     = 1024
-	minShares        = 2
 	maxShares        = 262144
-	cfsPeriodMicros  = 100_000
 	minQuotaMicros   = 1000
 	milliCPUsPerCPU  = 1000
 	criticalPriority = "system-node-critical"
@@ -80,7 +83,7 @@ func overheadResources(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
 func linuxResources(cpuRequest, cpuLimit, memoryLimit *resource.Quantity) *runtimeapi.LinuxContainerResources {
 	return &runtimeapi.LinuxContainerResources{
 		CpuShares:          CPUShares(cpuRequest.MilliValue()),
-		CpuPeriod:          cfsPeriodMicros,
+		CpuPeriod:          CPUPeriodMicros,
 		CpuQuota:           CPUQuota(cpuLimit.MilliValue()),
 		MemoryLimitInBytes: memoryLimit.Value(),
 	}
@@ -88,7 +91,7 @@ func linuxResources(cpuRequest, cpuLimit, memoryLimit *resource.Quantity) *runti
 
 // CPUShares returns the weight of an amount of CPU in thousandths of a CPU.
 func CPUShares(milli int64) int64 {
-	return min(max(milli*sharesPerCPU/milliCPUsPerCPU, minShares), maxShares)
+	return min(max(milli*sharesPerCPU/milliCPUsPerCPU, MinCPUShares), maxShares)
 }
 
 // CPUQuota returns how many microseconds of each period an amount of CPU is, given in thousandths of a CPU; 0 is unlimited.
@@ -96,7 +99,7 @@ func CPUQuota(milli int64) int64 {
 	if milli == 0 {
 		return 0
 	}
-	return max(milli*cfsPeriodMicros/milliCPUsPerCPU, minQuotaMicros)
+	return max(milli*CPUPeriodMicros/milliCPUsPerCPU, minQuotaMicros)
 }
 
 // oomScoreAdj relates what a burstable container requested to the memory of the machine: it should be killed the earlier

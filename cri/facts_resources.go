@@ -53,7 +53,7 @@ func (r *LinuxResources) In(asked v1.ResourceRequirements) v1.ResourceRequiremen
 // milliOf is the inverse of how amounts of CPU are made: the least number of thousandths that gives the value.
 func milliOf(value, whole int64) int64 {
 	if whole <= 0 {
-		whole = cfsPeriodMicros
+		whole = CPUPeriodMicros
 	}
 	return (value*milliCPUsPerCPU + whole - 1) / whole
 }

@@ -10,13 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const (
-	// CPUPeriodMicros is the period in microseconds that CPU quotas refer to, the kubelet's default.
-	CPUPeriodMicros = 100_000
-	// MinCPUShares is the least that the kernel takes for CPU shares.
-	MinCPUShares = 2
-)
-
 // PodCgroup is the control group of a pod.
 type PodCgroup struct {
 	UID       types.UID
@@ -28,7 +21,7 @@ type PodCgroup struct {
 type CgroupResources struct {
 	// CPUShares is the weight against groups beside it, in the unit of cgroup v1, of which a CPU has 1024.
 	CPUShares int64
-	// CPUQuota is how many microseconds of CPU it gets in each period of CPUPeriodMicros; zero is no limit.
+	// CPUQuota is how many microseconds of CPU it gets in each period of cri.CPUPeriodMicros; zero is no limit.
 	CPUQuota int64
 	// MemoryBytes is how much memory it may use; zero is no limit.
 	MemoryBytes int64

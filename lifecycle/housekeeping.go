@@ -40,8 +40,9 @@ func (e *Engine) housekeep(ctx context.Context, wg *sync.WaitGroup) {
 		}
 	}
 	e.startMissing(desired)
-	e.metrics.setPods(e.Pods(), e.nodeFacts().ActivePods)
-	e.setTiers(ctx, wg)
+	active := e.nodeFacts().ActivePods
+	e.metrics.setPods(e.Pods(), active)
+	e.setTiers(ctx, wg, active)
 	pods, _, _ := e.pleg.Observation() // there is one: nothing is decided without
 	for _, p := range pods {
 		if _, wanted := desired[p.UID]; wanted || e.workers.Known(p.UID) {

@@ -49,11 +49,11 @@ func (t *tiers) end(shares int64, now time.Time, err error) {
 }
 
 // setTiers tells the machine what the burstable pods weigh together: what they request.
-func (e *Engine) setTiers(ctx context.Context, wg *sync.WaitGroup) {
+func (e *Engine) setTiers(ctx context.Context, wg *sync.WaitGroup, active []*v1.Pod) {
 	if e.opts.NoPodCgroups {
 		return
 	}
-	shares := burstableShares(e.nodeFacts().ActivePods)
+	shares := burstableShares(active)
 	if !e.tiers.begin(shares, e.clock.Now()) {
 		return
 	}

@@ -60,7 +60,7 @@ func (m *cgroupMemory) forget(uid types.UID) {
 // cgroupFor returns the control group that a pod shall have: its shares follow from all that it requests, and it is limited
 // as a whole if each of its containers is, or it is by itself.
 func cgroupFor(pod *v1.Pod) host.PodCgroup {
-	out := host.PodCgroup{UID: pod.UID, Class: podrules.QOSClass(pod), Resources: host.CgroupResources{CPUShares: host.MinCPUShares}}
+	out := host.PodCgroup{UID: pod.UID, Class: podrules.QOSClass(pod), Resources: host.CgroupResources{CPUShares: cri.MinCPUShares}}
 	if out.Class == v1.PodQOSBestEffort {
 		return out
 	}
@@ -114,7 +114,7 @@ func (p *pass) widenCgroup(ctx context.Context) error {
 	if p.opts.Cgroups == nil {
 		return nil
 	}
-	want := cgroupFor(p.pod)
+	want := p.cgroup
 	made, known := p.cgroups.get(p.pod.UID)
 	switch {
 	case p.actions.CreateSandbox:
@@ -134,11 +134,10 @@ func (p *pass) settleCgroup(ctx context.Context) error {
 	if p.opts.Cgroups == nil {
 		return nil
 	}
-	want := cgroupFor(p.pod)
-	if made, known := p.cgroups.get(p.pod.UID); !known || made.resources == want.Resources {
+	if made, known := p.cgroups.get(p.pod.UID); !known || made.resources == p.cgroup.Resources {
 		return nil
 	}
-	return p.setCgroup(ctx, want)
+	return p.setCgroup(ctx, p.cgroup)
 }
 
 func (p *pass) setCgroup(ctx context.Context, want host.PodCgroup) error {

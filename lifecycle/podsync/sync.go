@@ -29,7 +29,8 @@ type pass struct {
 	// sandboxID and sandbox are the sandbox to start containers in, known from the step that makes or finds it on.
 	sandboxID string
 	sandbox   *runtimeapi.PodSandboxConfig
-	// cgroupParent is the control group of the pod, "" if it has none of ours.
+	// cgroup is what the control group of the pod shall be, if we make it; cgroupParent is its name, "" if it has none of ours.
+	cgroup       host.PodCgroup
 	cgroupParent string
 	// ips are the pod's addresses in that sandbox.
 	ips []string
@@ -45,6 +46,9 @@ func (s *Syncer) Sync(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) R
 	}
 	s.hooks.keep(pod.UID, status)
 	p := &pass{Syncer: s, pod: pod, status: status, ips: status.IPs, actions: ComputeActions(s.input(pod, status))}
+	if s.opts.Cgroups != nil {
+		p.cgroup = cgroupFor(pod)
+	}
 	if len(status.Containers) == 0 {
 		p.turn = s.gate.newTurn()
 		defer p.turn.leave()

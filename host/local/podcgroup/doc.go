@@ -5,7 +5,7 @@
 // of service class, below one of ours. The runtime puts containers below that of their pod.
 //
 // It writes the files of cgroup v1 and v2 through a library, directly or through systemd, whichever the container runtime
-// uses. It must not know of the API or of container runtimes; what a pod gets is decided elsewhere.
+// uses. It must not know of the API or, but for the units of resources, of container runtimes; what a pod gets is decided elsewhere.
 //
 // # Concurrency
 //

@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 )
 
@@ -51,14 +52,14 @@ func (m *Manager) Ensure(pod host.PodCgroup) (parent string, err error) {
 func (m *Manager) SetTiers(burstableShares int64) error {
 	return errors.Join(
 		m.set(tier(v1.PodQOSBurstable), host.CgroupResources{CPUShares: burstableShares}),
-		m.set(tier(v1.PodQOSBestEffort), host.CgroupResources{CPUShares: host.MinCPUShares}),
+		m.set(tier(v1.PodQOSBestEffort), host.CgroupResources{CPUShares: cri.MinCPUShares}),
 	)
 }
 
 func (m *Manager) set(g group, r host.CgroupResources) error {
 	resources := &cgroups.Resources{
-		CpuShares: uint64(max(r.CPUShares, host.MinCPUShares)),
-		CpuQuota:  orUnlimited(r.CPUQuota), CpuPeriod: host.CPUPeriodMicros, Memory: orUnlimited(r.MemoryBytes),
+		CpuShares: uint64(max(r.CPUShares, cri.MinCPUShares)),
+		CpuQuota:  orUnlimited(r.CPUQuota), CpuPeriod: cri.CPUPeriodMicros, Memory: orUnlimited(r.MemoryBytes),
 		SkipDevices: true, SkipFreezeOnSet: true,
 	}
 	if cgroups.IsCgroup2UnifiedMode() {
