@@ -42,56 +42,76 @@ type Trap struct {
 	After bool
 }
 
+// armed is a trap that is set, and how long after it struck a new node starts.
+type armed struct {
+	Trap
+	pause time.Duration
+}
+
 // traps are the traps that are set. Each strikes once.
 type traps struct {
 	mu  sync.Mutex
-	set []Trap
-	// struck is called in the goroutine of the call after the node is dead.
-	struck func(Trap)
+	set []armed
+	// restarts are the nodes to be started after a trap. One is added under the lock: once disarmed, none comes any more.
+	restarts sync.WaitGroup
 }
 
-func (t *traps) take(method string, after bool) bool {
+// take finds the trap of a call. Who gets one must call restarts.Done.
+func (t *traps) take(trap Trap) (armed, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, trap := range t.set {
-		if trap.Method == method && trap.After == after {
+	for i, found := range t.set {
+		if found.Trap == trap {
 			t.set = append(t.set[:i:i], t.set[i+1:]...)
-			return true
+			t.restarts.Add(1)
+			return found, true
 		}
 	}
-	return false
+	return armed{}, false
+}
+
+// disarm takes all traps away and waits until every node that one killed has its successor.
+func (t *traps) disarm() {
+	t.mu.Lock()
+	t.set = nil
+	t.mu.Unlock()
+	t.restarts.Wait()
 }
 
 var errDead = fmt.Errorf("%w: this process is dead", errdefs.ErrUnavailable)
 
 // do runs the effect of a call of the node, if the node lives.
 func (w *World) do(n *node, method string, effect func() error) error {
-	if w.traps.take(method, false) {
-		w.trapped(n, Trap{Method: method})
-	}
+	w.spring(n, Trap{Method: method})
 	if n.dead.Load() {
 		return errDead
 	}
 	err := effect()
-	if w.traps.take(method, true) {
-		w.trapped(n, Trap{Method: method, After: true})
-	}
+	w.spring(n, Trap{Method: method, After: true})
 	if n.dead.Load() {
 		return errDead
 	}
 	return err
 }
 
-func (w *World) trapped(n *node, t Trap) {
+// spring kills the node if there is a trap.
+func (w *World) spring(n *node, t Trap) {
+	trap, ok := w.traps.take(t)
+	if !ok {
+		return
+	}
 	when := "before"
 	if t.After {
 		when = "after"
 	}
 	w.blind(blindNode, "node", fmt.Sprintf("node dies %s %s", when, t.Method))
 	n.dead.Store(true)
-	if w.traps.struck != nil {
-		w.traps.struck(t)
-	}
+	go func() {
+		defer w.traps.restarts.Done()
+		w.KillNode()
+		time.Sleep(trap.pause)
+		w.StartNode()
+	}()
 }
 
 // nodeConn is the node's connection to the runtime.
@@ -242,9 +262,3 @@ func (w *World) KillNode() {
 
 // discard is the logger of worlds that are not looked at.
 var discard = slog.New(slog.DiscardHandler)
-
-func (t *traps) disarm() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.set = nil
-}

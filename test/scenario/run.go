@@ -86,7 +86,6 @@ func (p *player) heal() {
 	for _, name := range []string{"main", "side", "native"} {
 		p.Runtime.Behave(fakecri.Selector{Container: name}, fakecri.Behaviour{})
 	}
-	p.restarts.Wait()
 	p.API.Up()
 	p.API.SetGap(false)
 	p.API.SetHidden(false)

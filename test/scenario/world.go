@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,12 +31,10 @@ type World struct {
 	trace *Trace
 	// life guards node. It is a channel, for who waits for a mutex holds up the clock of a bubble, and a node may need time
 	// to end.
-	life  chan struct{}
-	node  *node
-	traps traps
-	// restarts are nodes being started after a trap.
-	restarts sync.WaitGroup
-	logger   *slog.Logger
+	life   chan struct{}
+	node   *node
+	traps  traps
+	logger *slog.Logger
 	// excuses are what was done to pods for which a node may stop their containers.
 	excuses *excuses
 	guarded *Guard
@@ -198,19 +195,11 @@ func (w *World) introduce(p *v1.Pod) {
 func (w *World) SetTrap(t Trap, pause time.Duration) {
 	w.traps.mu.Lock()
 	defer w.traps.mu.Unlock()
-	w.traps.set = append(w.traps.set, t)
-	w.traps.struck = func(Trap) {
-		w.restarts.Go(func() {
-			w.KillNode()
-			time.Sleep(pause)
-			w.StartNode()
-		})
-	}
+	w.traps.set = append(w.traps.set, armed{t, pause})
 }
 
 // close ends the node, so that the bubble can end.
 func (w *World) close() {
 	w.traps.disarm()
-	w.restarts.Wait()
 	w.KillNode()
 }
