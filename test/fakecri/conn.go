@@ -77,7 +77,8 @@ func (c conn) Invoke(ctx context.Context, method string, args, reply any, _ ...g
 	if err != nil {
 		return err
 	}
-	return recode(reply, resp)
+	proto.Merge(reply.(proto.Message), resp.(proto.Message)) // so that the caller may keep and change it
+	return nil
 }
 
 // NewStream is not offered: the CRI's lists are unary here.
@@ -107,7 +108,7 @@ func (c conn) method(full string) (grpc.MethodHandler, any) {
 	return nil, nil
 }
 
-// recode copies a message by way of its encoding, which also checks it (strings must be UTF-8).
+// recode copies a request by way of its encoding, which also checks it (strings must be UTF-8).
 func recode(to, from any) error {
 	b, err := proto.Marshal(from.(proto.Message))
 	if err != nil {
