@@ -20,7 +20,8 @@ func TestDeadlineThatPassedWhileTheHostWasOutOfReach(t *testing.T) {
 		want          time.Duration
 	}{
 		{"gets ten seconds", Update{Type: Change, Pod: deleted(60, 60, t0)}, second, 300 * second, 310 * second},
-		{"gets no more than its grace period", Update{Type: Change, Pod: deleted(60, 4, t0)}, second, 300 * second, 304 * second},
+		{"gets no more than it had left", Update{Type: Change, Pod: deleted(60, 4, t0)}, second, 300 * second, 303 * second},
+		{"gets no more than was lost", Update{Type: Change, Pod: deleted(60, 60, t0)}, 58 * second, 61 * second, 63 * second},
 		{"stays if there is time left", Update{Type: Change, Pod: deleted(60, 60, t0)}, second, 59 * second, 60 * second},
 		{"stays if it had passed before", Update{Type: Change, Pod: deleted(60, 5, t0)}, 6 * second, 300 * second, 5 * second},
 		{"stays if the deletion is forced", Update{Type: Change, Pod: deleted(60, 0, t0)}, 0, 300 * second, second},

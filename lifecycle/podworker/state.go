@@ -147,8 +147,8 @@ func (s *state) lost(now time.Time) {
 }
 
 // reached notes that the host can be reached. A budget counts only time in which it could be used: where the host could
-// not be reached from before the deadline until after it, the pod gets once what a pod gets whose deadline passed while no
-// node process was running. A forced deletion gets nothing.
+// not be reached from before the deadline until after it, the pod gets the lost time back, once and no more of it than a pod
+// gets whose deadline passed while no node process was running. A forced deletion gets nothing.
 func (s *state) reached(now time.Time) {
 	lostAt := s.lostAt
 	s.lostAt = time.Time{}
@@ -156,7 +156,7 @@ func (s *state) reached(now time.Time) {
 		return
 	}
 	s.late = true
-	s.deadline = now.Add(min(s.grace, lateGrace))
+	s.deadline = s.deadline.Add(min(now.Sub(lostAt), now.Sub(s.deadline)+min(s.grace, lateGrace)))
 }
 
 // shorten moves the deadline closer and says whether it did. The first deadline is no shortening.

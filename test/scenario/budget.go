@@ -33,7 +33,7 @@ func (g *Guard) stop(e Event) {
 	if most := g.mostGrace(p, e.At); e.Grace > most+rounding {
 		g.broken(e.At, "I4", "%s/%s gets %s to stop, asked for was %s", e.UID, e.Container, e.Grace, most)
 	}
-	late := g.late(p, e) || before > 0 && g.lateUnknown(p, e, before)
+	late := g.late(p, e) || before > 0 && g.lateGiven(p, e, before)
 	late = late || c.killBy <= p.lateBy+rounding || p.spec.Spec.ActiveDeadlineSeconds != nil && g.blind[blindHost].lost(last, e.At)
 	if before > 0 && c.killBy > before+rounding && !late && !g.blind[blindNode].lost(last, e.At) {
 		g.broken(e.At, "I4", "the kill of %s/%s moves from %s to %s", e.UID, e.Container, before, c.killBy)
@@ -121,10 +121,14 @@ func (g *Guard) late(p *podFacts, e Event) bool {
 	return false
 }
 
-// lateUnknown says whether the kill uses what a node that was late has, where there is no deadline that it had to give: it knew
-// of the deletion earlier than it had to, or nobody asked for the end. The one it gave passed while it could not see the host.
-func (g *Guard) lateUnknown(p *podFacts, e Event, before time.Duration) bool {
-	if p.late || g.deadline(p, e.At) != never || before > e.At || !g.blind[blindHost].lost(before, before) {
+// lateGiven says whether the kill uses what a node that was late has, where that is not behind the deadline that it had to give:
+// it knew of the deletion earlier than it had to, or nobody asked for the end. The one it gave passed while it could not see the
+// host, or had not yet noticed that it can.
+func (g *Guard) lateGiven(p *podFacts, e Event, before time.Duration) bool {
+	if p.late || before > e.At || !g.blind[blindHost].lost(before-learning, before) {
+		return false
+	}
+	if deadline := g.deadline(p, e.At); deadline != never && e.At+e.Grace > deadline+rounding {
 		return false
 	}
 	short := min(lateStop, p.mostAsked())
