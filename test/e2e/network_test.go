@@ -56,12 +56,12 @@ func bound(node string) func(*v1.Pod) {
 func TestHostsFileOfAPod(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
-	pod := k.create(k.pod("db-0", `cat /etc/hosts > /marks/hosts; hostname > /marks/name; echo mine >> /etc/hosts; sleep 1d`, func(p *v1.Pod) {
+	pod := k.create(k.pod("db-0", `cat /etc/hosts > /marks/hosts; hostname > /marks/name; touch /marks/told; echo mine >> /etc/hosts; sleep 1d`, func(p *v1.Pod) {
 		p.Spec.Hostname, p.Spec.Subdomain = "db-0", "db"
 		p.Spec.HostAliases = []v1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"nine", "nine.example"}}}
 	}))
 	got := k.awaitPodReady(pod)
-	k.awaitMark("name")
+	k.awaitMark("told")
 	domain := "db." + k.namespace + ".svc"
 	want := "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n" +
 		"fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n" +

@@ -97,7 +97,7 @@ func TestSidecarsOfAJobStartBeforeAndStopAfterIt(t *testing.T) {
 func TestSidecarThatEndsIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
-	pod := k.job(k.pod("restless", `sleep 15; touch /marks/main-end`, restart(v1.RestartPolicyNever), sidecar("side", `echo x >> /marks/starts; sleep 1`)))
+	pod := k.job(k.pod("restless", `until [ $(cat /marks/starts | wc -l) -ge 3 ]; do sleep 0.2; done; sleep 2; touch /marks/main-end`, restart(v1.RestartPolicyNever), sidecar("side", `echo x >> /marks/starts; sleep 1`)))
 	w, err := k.client().CoreV1().Pods(k.namespace).Watch(t.Context(), metav1.ListOptions{
 		FieldSelector: "metadata.name=" + pod.Name, TimeoutSeconds: new(int64(usual.Seconds())),
 	})

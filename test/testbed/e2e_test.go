@@ -277,6 +277,16 @@ func testRemove(t *testing.T, c *Cluster) {
 	if _, err := net.InterfaceByName(vethName(c.id, h.index)); err == nil {
 		t.Error("the link to the host is still there")
 	}
+	next, err := c.AddHost(t.Context(), "edge-4", HostOptions{WithoutContainerd: true})
+	if err != nil {
+		t.Fatalf("in the place of a host that was removed: %v", err)
+	}
+	if next.Address() != h.Address() {
+		t.Errorf("the next host is at %s, want the free place at %s", next.Address(), h.Address())
+	}
+	if err := next.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // helperVariable makes this test binary a process that starts a testbed in the folder it names and waits to be killed.

@@ -166,6 +166,10 @@ func (h *Host) Remove(ctx context.Context) error {
 	if err := removeLinks(ctx, vethName(c.id, h.index)); err != nil {
 		return fmt.Errorf("removing host %s: %w", h.name, err)
 	}
+	// Its place, and so its network, may be another host's next.
+	if err := ip(ctx, "route flush exact "+h.PodCIDR().String()); err != nil {
+		return fmt.Errorf("removing host %s: %w", h.name, err)
+	}
 	if err := os.RemoveAll(h.Dir()); err != nil {
 		return fmt.Errorf("removing host %s: %w", h.name, err)
 	}
