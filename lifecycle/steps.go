@@ -16,6 +16,7 @@ import (
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle/podref"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
+	"github.com/tombolo-dev/tombolo/lifecycle/podsync"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 	"github.com/tombolo-dev/tombolo/lifecycle/status"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
@@ -44,6 +45,10 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 		default:
 			e.opts.Recorder.Event(podref.Pod(pod), v1.EventTypeNormal, status.ReasonDeadlineExceeded, status.MessageDeadlineExceeded)
 		}
+		out.Terminal = true
+		return out, nil
+	}
+	if podsync.Over(pod, rs) {
 		out.Terminal = true
 		return out, nil
 	}

@@ -125,7 +125,7 @@ func newSandboxActions(pod *v1.Pod, status *cri.PodStatus, need podrules.Sandbox
 		KillPod: len(status.Sandboxes) > 0 || anyMayRun(status),
 		Attempt: need.Attempt,
 	}
-	if pod.Spec.RestartPolicy == v1.RestartPolicyNever && hasRun(pod, status) {
+	if runsOnce(pod, status) {
 		return a
 	}
 	var start []int
@@ -147,6 +147,17 @@ func newSandboxActions(pod *v1.Pod, status *cri.PodStatus, need podrules.Sandbox
 		a.ToStart = start
 	}
 	return a
+}
+
+// Over says whether the pod will never run again, whatever its containers' statuses say: it runs only once, and its sandbox
+// ended after it had begun to. A container that was to start later never will. A kubelet shows such a pod as Pending for ever.
+func Over(pod *v1.Pod, status *cri.PodStatus) bool {
+	return podrules.SandboxNeedOf(pod, status).New && runsOnce(pod, status)
+}
+
+// runsOnce says whether the pod must not run in another sandbox.
+func runsOnce(pod *v1.Pod, status *cri.PodStatus) bool {
+	return pod.Spec.RestartPolicy == v1.RestartPolicyNever && hasRun(pod, status)
 }
 
 // hasRun says whether a pod that runs only once has had its run. A container that was created and never started has
