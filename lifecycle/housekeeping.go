@@ -91,8 +91,8 @@ func (e *Engine) startMissing(desired map[types.UID]struct{}) {
 	}
 }
 
-// orphan deals with a runtime pod that nobody wants. If something of it runs, the API is asked once more, past every
-// cache, before anything is stopped; if nothing runs it is garbage.
+// orphan deals with a runtime pod that nobody wants. If something of it runs, or if this process never saw it in the API, the
+// API is asked once more, past every cache, before anything is stopped or removed.
 func (e *Engine) orphan(ctx context.Context, wg *sync.WaitGroup, p pleg.PodRecord) {
 	e.mu.Lock()
 	_, busy := e.confirming[p.UID]
@@ -107,12 +107,15 @@ func (e *Engine) orphan(ctx context.Context, wg *sync.WaitGroup, p pleg.PodRecor
 			delete(e.confirming, p.UID)
 			e.mu.Unlock()
 		}()
-		if !p.Running {
+		switch {
+		case !p.Running && e.hasSeen(p.UID):
 			e.collect(ctx, p.UID)
-			return
-		}
-		if e.confirmGone(ctx, p) {
+		case !e.confirmGone(ctx, p):
+		case p.Running:
 			e.killOrphan(p)
+		default:
+			e.see(p.UID)
+			e.collect(ctx, p.UID)
 		}
 	})
 }
@@ -194,11 +197,12 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 	}
 }
 
-// removable answers the garbage collector.
+// removable answers the garbage collector. What the runtime has of a pod that this process never saw in the API is not taken: a
+// list may be wrong, and housekeeping asks for that pod.
 func (e *Engine) removable(uid types.UID) (removable, known bool) {
 	_, desired := e.pod(uid)
 	known = desired || e.workers.Known(uid)
-	if !e.sourceSynced() {
+	if !e.sourceSynced() || !known && !e.hasSeen(uid) && e.inRuntime(uid) {
 		return false, known
 	}
 	return e.workers.ContentRemovable(uid, desired), known
@@ -209,6 +213,19 @@ func (e *Engine) sourceSynced() bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.synced
+}
+
+func (e *Engine) hasSeen(uid types.UID) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	_, ok := e.seen[uid]
+	return ok
+}
+
+func (e *Engine) see(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen[uid] = struct{}{}
 }
 
 func (e *Engine) couldHaveRunningContainers(uid types.UID) bool {
