@@ -123,6 +123,16 @@ func (r *Runtime) Mend() {
 	r.down = false
 }
 
+// Reachable returns nil unless there is a Cut.
+func (r *Runtime) Reachable() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		return errCut
+	}
+	return nil
+}
+
 // intercept is around every call, direct or over gRPC.
 func (r *Runtime) intercept(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,

@@ -33,9 +33,14 @@ func (g *Guard) stop(e Event) {
 	if most := g.mostGrace(p, e.At); e.Grace > most+rounding {
 		g.broken(e.At, "I4", "%s/%s gets %s to stop, asked for was %s", e.UID, e.Container, e.Grace, most)
 	}
-	late := g.late(p, e) || before > 0 && g.lateGiven(p, e, before)
-	late = late || c.killBy <= p.lateBy+rounding || p.spec.Spec.ActiveDeadlineSeconds != nil && g.blind[blindHost].lost(last, e.At)
-	if before > 0 && c.killBy > before+rounding && !late && !g.blind[blindNode].lost(last, e.At) {
+	restarted := g.blind[blindNode].lost(last, e.At)
+	if n := g.blind[blindNode].losses(e.At); n != p.process {
+		p.process, p.late = n, false // another process knows nothing of what this one gave
+	}
+	late := restarted || before > 0 && g.lateGiven(p, e, before)
+	late = g.late(p, e) || late || c.killBy <= p.lateBy+rounding
+	late = late || p.spec.Spec.ActiveDeadlineSeconds != nil && g.blind[blindHost].lost(last, e.At)
+	if before > 0 && c.killBy > before+rounding && !late {
 		g.broken(e.At, "I4", "the kill of %s/%s moves from %s to %s", e.UID, e.Container, before, c.killBy)
 	}
 }
@@ -88,19 +93,27 @@ func (g *Guard) begunBy(at time.Duration) time.Duration {
 	return g.allSeen(at, blindNode, blindAPI, blindHost)
 }
 
-// allSeen is when a node sees all the sides at the latest, from a time on.
+// allSeen is when a node sees all the sides at the latest, from a time on. What it could not see it has to see for as long as it
+// needs to learn of it.
 func (g *Guard) allSeen(at time.Duration, sides ...string) time.Duration {
 	seen := at
 	for changed := true; changed; { // the end of one blindness may be in the middle of another
 		changed = false
 		for _, side := range sides {
-			if next := g.blind[side].regained(seen); next != seen {
+			next := g.blind[side].regained(seen)
+			if next == seen && seen > at {
+				next = g.blind[side].interrupted(seen, seen+learning)
+			}
+			if next != seen {
 				seen, changed = next, true
+			}
+			if seen == never {
+				return never
 			}
 		}
 	}
-	if seen == at || seen == never {
-		return seen
+	if seen == at {
+		return at
 	}
 	return seen + learning
 }
@@ -121,14 +134,11 @@ func (g *Guard) late(p *podFacts, e Event) bool {
 	return false
 }
 
-// lateGiven says whether the kill uses what a node that was late has, where that is not behind the deadline that it had to give:
-// it knew of the deletion earlier than it had to, or nobody asked for the end. The one it gave passed while it could not see the
-// host, or had not yet noticed that it can.
+// lateGiven says whether the kill uses what a node that was late has: the kill it gave before passed while it could not see the
+// host, or had not yet noticed that it can. Of a deadline that it had to give nobody need know: it may have known of the deletion
+// earlier than it had to, or nobody asked for the end.
 func (g *Guard) lateGiven(p *podFacts, e Event, before time.Duration) bool {
-	if p.late || before > e.At || !g.blind[blindHost].lost(before-learning, before) {
-		return false
-	}
-	if deadline := g.deadline(p, e.At); deadline != never && e.At+e.Grace > deadline+rounding {
+	if p.late || before > e.At+rounding || !g.blind[blindHost].lost(before-learning, before) {
 		return false
 	}
 	short := min(lateStop, p.mostAsked())

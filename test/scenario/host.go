@@ -241,7 +241,7 @@ func (h *Host) Probe(ctx context.Context, req host.ProbeRequest) (result *host.P
 // relistPeriod is how often a watching host looks at the runtime.
 const relistPeriod = time.Second
 
-// WatchPods looks at the runtime every second.
+// WatchPods looks at the runtime every second, and ends when it cannot.
 func (h *Host) WatchPods(ctx context.Context, req host.WatchRequest, changed func(host.PodsChanged) error) error {
 	if !h.watches {
 		return errdefs.ErrNotImplemented
@@ -252,6 +252,9 @@ func (h *Host) WatchPods(ctx context.Context, req host.WatchRequest, changed fun
 		var before map[types.UID]uint64
 		var told time.Time
 		for {
+			if err := h.runtime.Reachable(); err != nil {
+				return err
+			}
 			pods, digest := h.look()
 			msg := host.PodsChanged{UIDs: changedPods(before, pods), Digest: digest}
 			if before == nil || len(msg.UIDs) > 0 || time.Since(told) >= req.DigestPeriod {

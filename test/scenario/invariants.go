@@ -49,6 +49,8 @@ type podFacts struct {
 	// late says that the deadline was moved to lateBy, for the host was out of reach when it passed.
 	late   bool
 	lateBy time.Duration
+	// process counts node processes; late is a matter of the present one.
+	process int
 	// made is when the pod was created.
 	made time.Duration
 	// ended says that a container of the pod ended that was not stopped for the pod's end.

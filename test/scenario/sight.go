@@ -54,6 +54,26 @@ func (s *sight) regained(at time.Duration) time.Duration {
 	return at
 }
 
+// interrupted is the end of the first loss of sight that begins between two times, the first of them if none does.
+func (s *sight) interrupted(from, to time.Duration) time.Duration {
+	for _, one := range s.spans {
+		if from < one.from && one.from < to {
+			return one.to
+		}
+	}
+	return from
+}
+
+// losses counts how often sight had been lost by a time.
+func (s *sight) losses(by time.Duration) (n int) {
+	for _, one := range s.spans {
+		if one.from <= by {
+			n++
+		}
+	}
+	return n
+}
+
 // lost says whether sight was lost at any moment between two times.
 func (s *sight) lost(from, to time.Duration) bool {
 	for _, one := range s.spans {
