@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"google.golang.org/grpc"
@@ -32,6 +33,18 @@ func (c *Client) SelectContainers(ctx context.Context, labels map[string]string)
 		return nil, err
 	}
 	return owned(resp.GetContainers(), labels), nil
+}
+
+// SelectStats tells what the containers with the given labels use, whoever owns them.
+func (c *Client) SelectStats(ctx context.Context, labels map[string]string) ([]*runtimeapi.ContainerStats, error) {
+	req := &runtimeapi.ListContainerStatsRequest{Filter: &runtimeapi.ContainerStatsFilter{LabelSelector: labels}}
+	resp, err := call(ctx, c, "list_container_stats", c.timeout, c.runtime.ListContainerStats, req)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(resp.GetStats(), func(s *runtimeapi.ContainerStats) bool {
+		return len(owned([]*runtimeapi.ContainerAttributes{s.GetAttributes()}, labels)) == 0
+	}), nil
 }
 
 // ContainerEvents calls event for each event of the runtime, of anybody's containers, until ctx ends or the stream breaks.

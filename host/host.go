@@ -196,6 +196,7 @@ type Host interface {
 	PodFiles
 	ImageRecords
 	Volumes
+	UsageReader
 	LogReader
 	HookRunner
 	Prober

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Volume says what EnsureVolume shall make ready: exactly one of EmptyDir and HostPath is set.
+// Volume says what EnsureVolume shall make ready: exactly one of EmptyDir, HostPath and Local is set.
 type Volume struct {
 	Name string
 	// EmptyDir is a directory that lives as long as the pod, on disk unless Memory is set.
@@ -18,6 +18,8 @@ type Volume struct {
 	// zero. One that exists keeps its size.
 	Memory    bool
 	SizeBytes int64
+	// HugePageBytes makes the file system in memory one of huge pages of that size. FailedPrecondition if the host has none.
+	HugePageBytes int64
 	// Mode is the mode of the directory when it is made; nil is 0777, with the sticky bit in memory.
 	Mode *uint32
 	// FSGroup is the group that owns the directory when it is made; nil leaves it to the host's own.
@@ -26,6 +28,20 @@ type Volume struct {
 	// DirectoryOrCreate, Directory, FileOrCreate, File, Socket, CharDevice, BlockDevice). A mismatch is FailedPrecondition.
 	HostPath     string
 	HostPathType string
+	// Local is what a PersistentVolume names on the host.
+	Local *LocalVolume
+}
+
+// LocalVolume is a directory, or a whole disk, that exists on the host. If it is anything else, that is FailedPrecondition.
+type LocalVolume struct {
+	Path string
+	// Block says that it must be a block device.
+	Block bool
+	// FSGroup is the group that shall own everything in the directory, and be able to read and write it; nil changes nothing.
+	// The work goes on with the next call if one is interrupted.
+	FSGroup *int64
+	// OnRootMismatch leaves everything as it is if the directory itself belongs to the group already.
+	OnRootMismatch bool
 }
 
 // VolumeKind is what a volume below the pod's directory is, as in the name of its directory there.
@@ -84,6 +100,9 @@ type SubPath struct {
 	Mount     int
 }
 
+// MaxVolumeFileBytes is the size of the largest file that ReadVolumeFile reads.
+const MaxVolumeFileBytes = 1 << 20
+
 // Volumes fills volumes and finds parts of them.
 type Volumes interface {
 	// WriteFiles makes the volume have exactly those files and returns its path on the host. A reader of the volume sees all
@@ -93,4 +112,15 @@ type Volumes interface {
 	// What is missing is made a directory with the mode of the volume's. A part that would be outside the volume is
 	// PermissionDenied. A second call looks anew.
 	EnsureSubPath(ctx context.Context, uid types.UID, part SubPath) (path string, err error)
+	// ReadVolumeFile returns the content of a regular file of a volume below the pod's directory. A missing file is NotFound, one
+	// outside the volume PermissionDenied; another kind of file, or a larger one, is FailedPrecondition.
+	ReadVolumeFile(ctx context.Context, uid types.UID, file VolumeFile) ([]byte, error)
+}
+
+// VolumeFile names a file of a volume below the pod's directory.
+type VolumeFile struct {
+	Volume string
+	Kind   VolumeKind
+	// Path is relative to the volume, without "..".
+	Path string
 }

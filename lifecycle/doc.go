@@ -10,6 +10,7 @@
 //	termination  how containers end                                   gc         what is left of the dead
 //	exithook     hooks after a natural end                            podrules   questions that several ask
 //	probe        whether containers have started, live and are ready  podref     what events refer to
+//	evict        which pods take too much of the host's disk
 //	status       what the API is told                                 downward   what pods are told of themselves
 //
 // It sees the outside through a few small interfaces: PodSource (what should run), Runtime (CRI), host.Host (files,

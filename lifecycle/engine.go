@@ -18,6 +18,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/evict"
 	"github.com/tombolo-dev/tombolo/lifecycle/exithook"
 	"github.com/tombolo-dev/tombolo/lifecycle/gc"
 	"github.com/tombolo-dev/tombolo/lifecycle/image"
@@ -103,6 +104,8 @@ type Engine struct {
 	volumes  *volume.Manager
 	probes   *probe.Manager
 	resizes  *resize.Manager
+	evict    *evict.Manager
+	evicted  evictions
 	gc       *gc.Collector
 	messages *messages
 	shown    shown
@@ -189,8 +192,11 @@ func (e *Engine) assemble() {
 		ClockOffset: o.Machine.ClockOffset, Logger: part(o.Logger, "exithook"), Registerer: o.Registerer,
 	})
 	e.gc = gc.New(gc.Options{
-		Runtime: o.Runtime, Logs: o.Host, Dirs: o.Host, Pods: e.removable, Recorder: o.Recorder, Clock: o.Clock,
+		Runtime: o.Runtime, Logs: o.Host, Dirs: o.Host, Pods: e.removable, Spent: e.wasEvicted, Recorder: o.Recorder, Clock: o.Clock,
 		Node: &v1.ObjectReference{Kind: "Node", Name: o.Identity.Node}, Logger: part(o.Logger, "gc"),
+	})
+	e.evict = evict.New(evict.Options{
+		Usage: o.Host, Pods: e.livePods, Evict: e.evictPod, Clock: o.Clock, Logger: part(o.Logger, "evict"), Registerer: o.Registerer,
 	})
 }
 
@@ -203,7 +209,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		Logger: part(e.log, "podworker"), Registerer: e.opts.Registerer,
 	})
 	var wg sync.WaitGroup
-	for _, run := range []func(context.Context){e.opts.Source.Run, e.pleg.Run, e.status.Run, e.gc.Run, e.probes.Run} {
+	for _, run := range []func(context.Context){e.opts.Source.Run, e.pleg.Run, e.status.Run, e.gc.Run, e.probes.Run, e.evict.Run} {
 		wg.Go(func() { run(ctx) })
 	}
 	e.loop(ctx, &wg)

@@ -184,6 +184,9 @@ type fakeHost struct {
 	hooks []string
 	tiers []int64 // CPU shares of the burstable pods, as they were told
 	run   func(ctx context.Context, req host.HookRequest) (*host.HookResult, error)
+	// usage is what pods take of the disk; usageErr is what measuring ends with.
+	usage    map[types.UID]*host.PodUsage
+	usageErr error
 	// tailErr is what reading a termination message ends with.
 	tailErr error
 }
@@ -191,7 +194,7 @@ type fakeHost struct {
 var _ host.Host = (*fakeHost)(nil)
 
 func newFakeHost() *fakeHost {
-	return &fakeHost{dirs: map[types.UID]bool{}, tailErr: errdefs.ErrNotFound}
+	return &fakeHost{dirs: map[types.UID]bool{}, usage: map[types.UID]*host.PodUsage{}, tailErr: errdefs.ErrNotFound}
 }
 
 func (h *fakeHost) Facts(context.Context) (*host.Facts, error) { return fakeMachine{}.Facts(), nil }
@@ -213,6 +216,29 @@ func (h *fakeHost) WriteFiles(_ context.Context, uid types.UID, set host.FileSet
 
 func (h *fakeHost) EnsureSubPath(_ context.Context, uid types.UID, part host.SubPath) (string, error) {
 	return path.Join("/root-dir/pods", string(uid), "volume-subpaths", part.Volume, part.Path), nil
+}
+
+func (h *fakeHost) ReadVolumeFile(context.Context, types.UID, host.VolumeFile) ([]byte, error) {
+	return nil, errdefs.ErrNotFound
+}
+
+func (h *fakeHost) PodUsage(_ context.Context, pod host.Pod, _ bool) (*host.PodUsage, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.usageErr != nil {
+		return nil, h.usageErr
+	}
+	usage, ok := h.usage[pod.UID]
+	if !ok {
+		usage = &host.PodUsage{}
+	}
+	return usage, nil
+}
+
+func (h *fakeHost) setUsage(uid types.UID, usage *host.PodUsage, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.usage[uid], h.usageErr = usage, err
 }
 
 func (h *fakeHost) EnsureTerminationLog(_ context.Context, uid types.UID, c string, n int32) (string, error) {

@@ -193,6 +193,7 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 		e.exits.Forget(uid)
 		e.probes.Remove(uid)
 		e.shown.forget(uid)
+		e.evicted.forget(uid)
 		e.opts.Objects.Forget(uid)
 	}
 }

@@ -142,6 +142,7 @@ func (e *Engine) generate(pod *v1.Pod, rs *cri.PodStatus, terminal bool) v1.PodS
 		},
 		TerminationMessage: func(cs *cri.ContainerStatus) string { return e.messages.get(pod.UID, cs.ID) },
 		Resize:             e.resizes.Conditions(pod.UID),
+		Failure:            e.evicted.failure(pod.UID),
 		Actuated: func(cs *cri.ContainerStatus) (v1.ResourceRequirements, bool) {
 			return e.resizes.Actuated(pod, cs.ID)
 		},
@@ -241,5 +242,6 @@ func (e *Engine) SyncTerminatedPod(ctx context.Context, pod *v1.Pod, rs *cri.Pod
 	}
 	e.opts.Objects.Forget(pod.UID)
 	e.status.Finish(pod)
+	e.freeEvicted(ctx, pod)
 	return nil
 }

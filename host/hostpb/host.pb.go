@@ -861,6 +861,7 @@ type EnsureVolumeRequest struct {
 	//
 	//	*EnsureVolumeRequest_EmptyDir
 	//	*EnsureVolumeRequest_HostPath
+	//	*EnsureVolumeRequest_Local
 	Source        isEnsureVolumeRequest_Source `protobuf_oneof:"source"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -935,6 +936,15 @@ func (x *EnsureVolumeRequest) GetHostPath() *HostPathSource {
 	return nil
 }
 
+func (x *EnsureVolumeRequest) GetLocal() *LocalSource {
+	if x != nil {
+		if x, ok := x.Source.(*EnsureVolumeRequest_Local); ok {
+			return x.Local
+		}
+	}
+	return nil
+}
+
 type isEnsureVolumeRequest_Source interface {
 	isEnsureVolumeRequest_Source()
 }
@@ -949,9 +959,16 @@ type EnsureVolumeRequest_HostPath struct {
 	HostPath *HostPathSource `protobuf:"bytes,4,opt,name=host_path,json=hostPath,proto3,oneof"`
 }
 
+type EnsureVolumeRequest_Local struct {
+	// A directory or disk of the host that a PersistentVolume names.
+	Local *LocalSource `protobuf:"bytes,5,opt,name=local,proto3,oneof"`
+}
+
 func (*EnsureVolumeRequest_EmptyDir) isEnsureVolumeRequest_Source() {}
 
 func (*EnsureVolumeRequest_HostPath) isEnsureVolumeRequest_Source() {}
+
+func (*EnsureVolumeRequest_Local) isEnsureVolumeRequest_Source() {}
 
 // EmptyDirSource is a directory that lives as long as the pod.
 type EmptyDirSource struct {
@@ -963,7 +980,9 @@ type EmptyDirSource struct {
 	// Mode of the directory when it is made; 0777 if absent, with the sticky bit in memory.
 	Mode *uint32 `protobuf:"varint,3,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
 	// Group that owns the directory when it is made.
-	FsGroup       *int64 `protobuf:"varint,4,opt,name=fs_group,json=fsGroup,proto3,oneof" json:"fs_group,omitempty"`
+	FsGroup *int64 `protobuf:"varint,4,opt,name=fs_group,json=fsGroup,proto3,oneof" json:"fs_group,omitempty"`
+	// Size of the huge pages that the file system in memory is made of, in bytes; ordinary ones if zero.
+	HugePageBytes int64 `protobuf:"varint,5,opt,name=huge_page_bytes,json=hugePageBytes,proto3" json:"huge_page_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,6 +1045,13 @@ func (x *EmptyDirSource) GetFsGroup() int64 {
 	return 0
 }
 
+func (x *EmptyDirSource) GetHugePageBytes() int64 {
+	if x != nil {
+		return x.HugePageBytes
+	}
+	return 0
+}
+
 // HostPathSource is a path of the host.
 type HostPathSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1082,6 +1108,79 @@ func (x *HostPathSource) GetType() string {
 	return ""
 }
 
+// LocalSource is a directory or disk of the host that a PersistentVolume names.
+type LocalSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path, absolute.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Whether it must be a block device instead of a directory.
+	Block bool `protobuf:"varint,2,opt,name=block,proto3" json:"block,omitempty"`
+	// Group that shall own everything in the directory.
+	FsGroup *int64 `protobuf:"varint,3,opt,name=fs_group,json=fsGroup,proto3,oneof" json:"fs_group,omitempty"`
+	// Whether a directory that belongs to the group is left as it is, with all that is in it.
+	OnRootMismatch bool `protobuf:"varint,4,opt,name=on_root_mismatch,json=onRootMismatch,proto3" json:"on_root_mismatch,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LocalSource) Reset() {
+	*x = LocalSource{}
+	mi := &file_host_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocalSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocalSource) ProtoMessage() {}
+
+func (x *LocalSource) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocalSource.ProtoReflect.Descriptor instead.
+func (*LocalSource) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LocalSource) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LocalSource) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
+}
+
+func (x *LocalSource) GetFsGroup() int64 {
+	if x != nil && x.FsGroup != nil {
+		return *x.FsGroup
+	}
+	return 0
+}
+
+func (x *LocalSource) GetOnRootMismatch() bool {
+	if x != nil {
+		return x.OnRootMismatch
+	}
+	return false
+}
+
 // EnsureVolumeResponse says where the volume is.
 type EnsureVolumeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1093,7 +1192,7 @@ type EnsureVolumeResponse struct {
 
 func (x *EnsureVolumeResponse) Reset() {
 	*x = EnsureVolumeResponse{}
-	mi := &file_host_proto_msgTypes[11]
+	mi := &file_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1204,7 @@ func (x *EnsureVolumeResponse) String() string {
 func (*EnsureVolumeResponse) ProtoMessage() {}
 
 func (x *EnsureVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[11]
+	mi := &file_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1217,7 @@ func (x *EnsureVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureVolumeResponse.ProtoReflect.Descriptor instead.
 func (*EnsureVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{11}
+	return file_host_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EnsureVolumeResponse) GetPath() string {
@@ -1151,7 +1250,7 @@ type WriteFilesRequest struct {
 
 func (x *WriteFilesRequest) Reset() {
 	*x = WriteFilesRequest{}
-	mi := &file_host_proto_msgTypes[12]
+	mi := &file_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1262,7 @@ func (x *WriteFilesRequest) String() string {
 func (*WriteFilesRequest) ProtoMessage() {}
 
 func (x *WriteFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[12]
+	mi := &file_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1275,7 @@ func (x *WriteFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFilesRequest.ProtoReflect.Descriptor instead.
 func (*WriteFilesRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{12}
+	return file_host_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WriteFilesRequest) GetUid() string {
@@ -1245,7 +1344,7 @@ type VolumeFile struct {
 
 func (x *VolumeFile) Reset() {
 	*x = VolumeFile{}
-	mi := &file_host_proto_msgTypes[13]
+	mi := &file_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1356,7 @@ func (x *VolumeFile) String() string {
 func (*VolumeFile) ProtoMessage() {}
 
 func (x *VolumeFile) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[13]
+	mi := &file_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1369,7 @@ func (x *VolumeFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
 func (*VolumeFile) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{13}
+	return file_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *VolumeFile) GetPath() string {
@@ -1312,7 +1411,7 @@ type WriteFilesResponse struct {
 
 func (x *WriteFilesResponse) Reset() {
 	*x = WriteFilesResponse{}
-	mi := &file_host_proto_msgTypes[14]
+	mi := &file_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1423,7 @@ func (x *WriteFilesResponse) String() string {
 func (*WriteFilesResponse) ProtoMessage() {}
 
 func (x *WriteFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[14]
+	mi := &file_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1436,7 @@ func (x *WriteFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFilesResponse.ProtoReflect.Descriptor instead.
 func (*WriteFilesResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{14}
+	return file_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WriteFilesResponse) GetPath() string {
@@ -1370,7 +1469,7 @@ type EnsureSubPathRequest struct {
 
 func (x *EnsureSubPathRequest) Reset() {
 	*x = EnsureSubPathRequest{}
-	mi := &file_host_proto_msgTypes[15]
+	mi := &file_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1481,7 @@ func (x *EnsureSubPathRequest) String() string {
 func (*EnsureSubPathRequest) ProtoMessage() {}
 
 func (x *EnsureSubPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[15]
+	mi := &file_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1494,7 @@ func (x *EnsureSubPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureSubPathRequest.ProtoReflect.Descriptor instead.
 func (*EnsureSubPathRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{15}
+	return file_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EnsureSubPathRequest) GetUid() string {
@@ -1458,7 +1557,7 @@ type EnsureSubPathResponse struct {
 
 func (x *EnsureSubPathResponse) Reset() {
 	*x = EnsureSubPathResponse{}
-	mi := &file_host_proto_msgTypes[16]
+	mi := &file_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1569,7 @@ func (x *EnsureSubPathResponse) String() string {
 func (*EnsureSubPathResponse) ProtoMessage() {}
 
 func (x *EnsureSubPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[16]
+	mi := &file_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1582,7 @@ func (x *EnsureSubPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureSubPathResponse.ProtoReflect.Descriptor instead.
 func (*EnsureSubPathResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{16}
+	return file_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EnsureSubPathResponse) GetPath() string {
@@ -1491,6 +1590,125 @@ func (x *EnsureSubPathResponse) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+// ReadVolumeFileRequest names a file of a volume.
+type ReadVolumeFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Name of the volume in the pod.
+	Volume string `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	// What the volume is.
+	Kind VolumeKind `protobuf:"varint,3,opt,name=kind,proto3,enum=tombolo.host.v1.VolumeKind" json:"kind,omitempty"`
+	// Path of the file, relative to the volume, without "..".
+	Path          string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadVolumeFileRequest) Reset() {
+	*x = ReadVolumeFileRequest{}
+	mi := &file_host_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadVolumeFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadVolumeFileRequest) ProtoMessage() {}
+
+func (x *ReadVolumeFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadVolumeFileRequest.ProtoReflect.Descriptor instead.
+func (*ReadVolumeFileRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReadVolumeFileRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ReadVolumeFileRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *ReadVolumeFileRequest) GetKind() VolumeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return VolumeKind_VOLUME_KIND_UNSPECIFIED
+}
+
+func (x *ReadVolumeFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// ReadVolumeFileResponse is the content of a file.
+type ReadVolumeFileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The bytes, 1 MiB at most.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadVolumeFileResponse) Reset() {
+	*x = ReadVolumeFileResponse{}
+	mi := &file_host_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadVolumeFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadVolumeFileResponse) ProtoMessage() {}
+
+func (x *ReadVolumeFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadVolumeFileResponse.ProtoReflect.Descriptor instead.
+func (*ReadVolumeFileResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ReadVolumeFileResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
 }
 
 // EnsureTerminationLogRequest asks for a termination message file.
@@ -1508,7 +1726,7 @@ type EnsureTerminationLogRequest struct {
 
 func (x *EnsureTerminationLogRequest) Reset() {
 	*x = EnsureTerminationLogRequest{}
-	mi := &file_host_proto_msgTypes[17]
+	mi := &file_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1738,7 @@ func (x *EnsureTerminationLogRequest) String() string {
 func (*EnsureTerminationLogRequest) ProtoMessage() {}
 
 func (x *EnsureTerminationLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[17]
+	mi := &file_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1751,7 @@ func (x *EnsureTerminationLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureTerminationLogRequest.ProtoReflect.Descriptor instead.
 func (*EnsureTerminationLogRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{17}
+	return file_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EnsureTerminationLogRequest) GetUid() string {
@@ -1568,7 +1786,7 @@ type EnsureTerminationLogResponse struct {
 
 func (x *EnsureTerminationLogResponse) Reset() {
 	*x = EnsureTerminationLogResponse{}
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1798,7 @@ func (x *EnsureTerminationLogResponse) String() string {
 func (*EnsureTerminationLogResponse) ProtoMessage() {}
 
 func (x *EnsureTerminationLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1811,7 @@ func (x *EnsureTerminationLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureTerminationLogResponse.ProtoReflect.Descriptor instead.
 func (*EnsureTerminationLogResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{18}
+	return file_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EnsureTerminationLogResponse) GetPath() string {
@@ -1622,7 +1840,7 @@ type EnsurePodCgroupRequest struct {
 
 func (x *EnsurePodCgroupRequest) Reset() {
 	*x = EnsurePodCgroupRequest{}
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1852,7 @@ func (x *EnsurePodCgroupRequest) String() string {
 func (*EnsurePodCgroupRequest) ProtoMessage() {}
 
 func (x *EnsurePodCgroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1865,7 @@ func (x *EnsurePodCgroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsurePodCgroupRequest.ProtoReflect.Descriptor instead.
 func (*EnsurePodCgroupRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{19}
+	return file_host_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EnsurePodCgroupRequest) GetUid() string {
@@ -1696,7 +1914,7 @@ type EnsurePodCgroupResponse struct {
 
 func (x *EnsurePodCgroupResponse) Reset() {
 	*x = EnsurePodCgroupResponse{}
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1926,7 @@ func (x *EnsurePodCgroupResponse) String() string {
 func (*EnsurePodCgroupResponse) ProtoMessage() {}
 
 func (x *EnsurePodCgroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1939,7 @@ func (x *EnsurePodCgroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsurePodCgroupResponse.ProtoReflect.Descriptor instead.
 func (*EnsurePodCgroupResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{20}
+	return file_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EnsurePodCgroupResponse) GetParent() string {
@@ -1742,7 +1960,7 @@ type SetCgroupTiersRequest struct {
 
 func (x *SetCgroupTiersRequest) Reset() {
 	*x = SetCgroupTiersRequest{}
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1972,7 @@ func (x *SetCgroupTiersRequest) String() string {
 func (*SetCgroupTiersRequest) ProtoMessage() {}
 
 func (x *SetCgroupTiersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1985,7 @@ func (x *SetCgroupTiersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCgroupTiersRequest.ProtoReflect.Descriptor instead.
 func (*SetCgroupTiersRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{21}
+	return file_host_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetCgroupTiersRequest) GetBurstableCpuShares() int64 {
@@ -1786,7 +2004,7 @@ type SetCgroupTiersResponse struct {
 
 func (x *SetCgroupTiersResponse) Reset() {
 	*x = SetCgroupTiersResponse{}
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2016,7 @@ func (x *SetCgroupTiersResponse) String() string {
 func (*SetCgroupTiersResponse) ProtoMessage() {}
 
 func (x *SetCgroupTiersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2029,7 @@ func (x *SetCgroupTiersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCgroupTiersResponse.ProtoReflect.Descriptor instead.
 func (*SetCgroupTiersResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{22}
+	return file_host_proto_rawDescGZIP(), []int{25}
 }
 
 // EnsureHostsFileRequest asks for the hosts file of a pod.
@@ -1827,7 +2045,7 @@ type EnsureHostsFileRequest struct {
 
 func (x *EnsureHostsFileRequest) Reset() {
 	*x = EnsureHostsFileRequest{}
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2057,7 @@ func (x *EnsureHostsFileRequest) String() string {
 func (*EnsureHostsFileRequest) ProtoMessage() {}
 
 func (x *EnsureHostsFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2070,7 @@ func (x *EnsureHostsFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureHostsFileRequest.ProtoReflect.Descriptor instead.
 func (*EnsureHostsFileRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{23}
+	return file_host_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *EnsureHostsFileRequest) GetUid() string {
@@ -1880,7 +2098,7 @@ type EnsureHostsFileResponse struct {
 
 func (x *EnsureHostsFileResponse) Reset() {
 	*x = EnsureHostsFileResponse{}
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2110,7 @@ func (x *EnsureHostsFileResponse) String() string {
 func (*EnsureHostsFileResponse) ProtoMessage() {}
 
 func (x *EnsureHostsFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2123,7 @@ func (x *EnsureHostsFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureHostsFileResponse.ProtoReflect.Descriptor instead.
 func (*EnsureHostsFileResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{24}
+	return file_host_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EnsureHostsFileResponse) GetPath() string {
@@ -1928,7 +2146,7 @@ type RemovePodRequest struct {
 
 func (x *RemovePodRequest) Reset() {
 	*x = RemovePodRequest{}
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2158,7 @@ func (x *RemovePodRequest) String() string {
 func (*RemovePodRequest) ProtoMessage() {}
 
 func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2171,7 @@ func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodRequest.ProtoReflect.Descriptor instead.
 func (*RemovePodRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{25}
+	return file_host_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RemovePodRequest) GetUid() string {
@@ -1979,7 +2197,7 @@ type RemovePodResponse struct {
 
 func (x *RemovePodResponse) Reset() {
 	*x = RemovePodResponse{}
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2209,7 @@ func (x *RemovePodResponse) String() string {
 func (*RemovePodResponse) ProtoMessage() {}
 
 func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2222,190 @@ func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodResponse.ProtoReflect.Descriptor instead.
 func (*RemovePodResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{26}
+	return file_host_proto_rawDescGZIP(), []int{29}
+}
+
+// MeasurePodRequest asks what a pod takes of the disks of the host.
+type MeasurePodRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pod.
+	Pod *Pod `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	// Whether the writable layers of its containers are asked for.
+	Layers        bool `protobuf:"varint,2,opt,name=layers,proto3" json:"layers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeasurePodRequest) Reset() {
+	*x = MeasurePodRequest{}
+	mi := &file_host_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeasurePodRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeasurePodRequest) ProtoMessage() {}
+
+func (x *MeasurePodRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeasurePodRequest.ProtoReflect.Descriptor instead.
+func (*MeasurePodRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *MeasurePodRequest) GetPod() *Pod {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
+}
+
+func (x *MeasurePodRequest) GetLayers() bool {
+	if x != nil {
+		return x.Layers
+	}
+	return false
+}
+
+// MeasurePodResponse is what a pod takes of the disks of the host. What is in memory does not count.
+type MeasurePodResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes of its emptyDirs and ConfigMaps, by the name of the volume.
+	VolumeBytes map[string]int64 `protobuf:"bytes,1,rep,name=volume_bytes,json=volumeBytes,proto3" json:"volume_bytes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// What its containers take, by name.
+	Containers map[string]*ContainerUsage `protobuf:"bytes,2,rep,name=containers,proto3" json:"containers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Bytes of other files of the pod.
+	OtherBytes    int64 `protobuf:"varint,3,opt,name=other_bytes,json=otherBytes,proto3" json:"other_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeasurePodResponse) Reset() {
+	*x = MeasurePodResponse{}
+	mi := &file_host_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeasurePodResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeasurePodResponse) ProtoMessage() {}
+
+func (x *MeasurePodResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeasurePodResponse.ProtoReflect.Descriptor instead.
+func (*MeasurePodResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *MeasurePodResponse) GetVolumeBytes() map[string]int64 {
+	if x != nil {
+		return x.VolumeBytes
+	}
+	return nil
+}
+
+func (x *MeasurePodResponse) GetContainers() map[string]*ContainerUsage {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+func (x *MeasurePodResponse) GetOtherBytes() int64 {
+	if x != nil {
+		return x.OtherBytes
+	}
+	return 0
+}
+
+// ContainerUsage is what a container takes of the disks of the host.
+type ContainerUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes of its logs.
+	LogBytes int64 `protobuf:"varint,1,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	// Bytes that it wrote to its own file system, as the runtime measured them last.
+	LayerBytes int64 `protobuf:"varint,2,opt,name=layer_bytes,json=layerBytes,proto3" json:"layer_bytes,omitempty"`
+	// Whether its own file system is on another one of the host than the directories of pods.
+	LayerElsewhere bool `protobuf:"varint,3,opt,name=layer_elsewhere,json=layerElsewhere,proto3" json:"layer_elsewhere,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ContainerUsage) Reset() {
+	*x = ContainerUsage{}
+	mi := &file_host_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerUsage) ProtoMessage() {}
+
+func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
+func (*ContainerUsage) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ContainerUsage) GetLogBytes() int64 {
+	if x != nil {
+		return x.LogBytes
+	}
+	return 0
+}
+
+func (x *ContainerUsage) GetLayerBytes() int64 {
+	if x != nil {
+		return x.LayerBytes
+	}
+	return 0
+}
+
+func (x *ContainerUsage) GetLayerElsewhere() bool {
+	if x != nil {
+		return x.LayerElsewhere
+	}
+	return false
 }
 
 // ListPodsRequest asks which pods have a directory.
@@ -2016,7 +2417,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2429,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2442,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{27}
+	return file_host_proto_rawDescGZIP(), []int{33}
 }
 
 // ListPodsResponse names the pods that have a directory.
@@ -2055,7 +2456,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2468,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2481,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{28}
+	return file_host_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListPodsResponse) GetUids() []string {
@@ -2103,7 +2504,7 @@ type ImageRecord struct {
 
 func (x *ImageRecord) Reset() {
 	*x = ImageRecord{}
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2516,7 @@ func (x *ImageRecord) String() string {
 func (*ImageRecord) ProtoMessage() {}
 
 func (x *ImageRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2529,7 @@ func (x *ImageRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRecord.ProtoReflect.Descriptor instead.
 func (*ImageRecord) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{29}
+	return file_host_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ImageRecord) GetKey() string {
@@ -2154,7 +2555,7 @@ type ListImageRecordsRequest struct {
 
 func (x *ListImageRecordsRequest) Reset() {
 	*x = ListImageRecordsRequest{}
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2567,7 @@ func (x *ListImageRecordsRequest) String() string {
 func (*ListImageRecordsRequest) ProtoMessage() {}
 
 func (x *ListImageRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2580,7 @@ func (x *ListImageRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImageRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ListImageRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{30}
+	return file_host_proto_rawDescGZIP(), []int{36}
 }
 
 // ListImageRecordsResponse has all image records.
@@ -2193,7 +2594,7 @@ type ListImageRecordsResponse struct {
 
 func (x *ListImageRecordsResponse) Reset() {
 	*x = ListImageRecordsResponse{}
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2606,7 @@ func (x *ListImageRecordsResponse) String() string {
 func (*ListImageRecordsResponse) ProtoMessage() {}
 
 func (x *ListImageRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2619,7 @@ func (x *ListImageRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImageRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ListImageRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{31}
+	return file_host_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListImageRecordsResponse) GetRecords() []*ImageRecord {
@@ -2239,7 +2640,7 @@ type PutImageRecordRequest struct {
 
 func (x *PutImageRecordRequest) Reset() {
 	*x = PutImageRecordRequest{}
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2652,7 @@ func (x *PutImageRecordRequest) String() string {
 func (*PutImageRecordRequest) ProtoMessage() {}
 
 func (x *PutImageRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2665,7 @@ func (x *PutImageRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutImageRecordRequest.ProtoReflect.Descriptor instead.
 func (*PutImageRecordRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{32}
+	return file_host_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PutImageRecordRequest) GetRecord() *ImageRecord {
@@ -2283,7 +2684,7 @@ type PutImageRecordResponse struct {
 
 func (x *PutImageRecordResponse) Reset() {
 	*x = PutImageRecordResponse{}
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2696,7 @@ func (x *PutImageRecordResponse) String() string {
 func (*PutImageRecordResponse) ProtoMessage() {}
 
 func (x *PutImageRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2709,7 @@ func (x *PutImageRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutImageRecordResponse.ProtoReflect.Descriptor instead.
 func (*PutImageRecordResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{33}
+	return file_host_proto_rawDescGZIP(), []int{39}
 }
 
 // ReadLogRequest selects a part of a container's log.
@@ -2338,7 +2739,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2751,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2764,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{34}
+	return file_host_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadLogRequest) GetPath() string {
@@ -2442,7 +2843,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +2855,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2868,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{35}
+	return file_host_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReadLogResponse) GetStream() LogStream {
@@ -2497,7 +2898,7 @@ type ReadTailRequest struct {
 
 func (x *ReadTailRequest) Reset() {
 	*x = ReadTailRequest{}
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2910,7 @@ func (x *ReadTailRequest) String() string {
 func (*ReadTailRequest) ProtoMessage() {}
 
 func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2923,7 @@ func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailRequest.ProtoReflect.Descriptor instead.
 func (*ReadTailRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{36}
+	return file_host_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadTailRequest) GetPath() string {
@@ -2550,7 +2951,7 @@ type ReadTailResponse struct {
 
 func (x *ReadTailResponse) Reset() {
 	*x = ReadTailResponse{}
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2963,7 @@ func (x *ReadTailResponse) String() string {
 func (*ReadTailResponse) ProtoMessage() {}
 
 func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2976,7 @@ func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailResponse.ProtoReflect.Descriptor instead.
 func (*ReadTailResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{37}
+	return file_host_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadTailResponse) GetData() []byte {
@@ -2598,7 +2999,7 @@ type RestartCountRequest struct {
 
 func (x *RestartCountRequest) Reset() {
 	*x = RestartCountRequest{}
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +3011,7 @@ func (x *RestartCountRequest) String() string {
 func (*RestartCountRequest) ProtoMessage() {}
 
 func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +3024,7 @@ func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountRequest.ProtoReflect.Descriptor instead.
 func (*RestartCountRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{38}
+	return file_host_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RestartCountRequest) GetPod() *Pod {
@@ -2651,7 +3052,7 @@ type RestartCountResponse struct {
 
 func (x *RestartCountResponse) Reset() {
 	*x = RestartCountResponse{}
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +3064,7 @@ func (x *RestartCountResponse) String() string {
 func (*RestartCountResponse) ProtoMessage() {}
 
 func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +3077,7 @@ func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountResponse.ProtoReflect.Descriptor instead.
 func (*RestartCountResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{39}
+	return file_host_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RestartCountResponse) GetRestartCount() int32 {
@@ -2697,7 +3098,7 @@ type RemoveLogsRequest struct {
 
 func (x *RemoveLogsRequest) Reset() {
 	*x = RemoveLogsRequest{}
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +3110,7 @@ func (x *RemoveLogsRequest) String() string {
 func (*RemoveLogsRequest) ProtoMessage() {}
 
 func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +3123,7 @@ func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveLogsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{40}
+	return file_host_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RemoveLogsRequest) GetPath() string {
@@ -2741,7 +3142,7 @@ type RemoveLogsResponse struct {
 
 func (x *RemoveLogsResponse) Reset() {
 	*x = RemoveLogsResponse{}
-	mi := &file_host_proto_msgTypes[41]
+	mi := &file_host_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +3154,7 @@ func (x *RemoveLogsResponse) String() string {
 func (*RemoveLogsResponse) ProtoMessage() {}
 
 func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[41]
+	mi := &file_host_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +3167,7 @@ func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveLogsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{41}
+	return file_host_proto_rawDescGZIP(), []int{47}
 }
 
 // RunHookRequest names one run of a hook: exactly one of command, http_get and sleep says what it does, none with join_only.
@@ -2795,7 +3196,7 @@ type RunHookRequest struct {
 
 func (x *RunHookRequest) Reset() {
 	*x = RunHookRequest{}
-	mi := &file_host_proto_msgTypes[42]
+	mi := &file_host_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +3208,7 @@ func (x *RunHookRequest) String() string {
 func (*RunHookRequest) ProtoMessage() {}
 
 func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[42]
+	mi := &file_host_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +3221,7 @@ func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
 func (*RunHookRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{42}
+	return file_host_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RunHookRequest) GetPodUid() string {
@@ -2898,7 +3299,7 @@ type HTTPRequest struct {
 
 func (x *HTTPRequest) Reset() {
 	*x = HTTPRequest{}
-	mi := &file_host_proto_msgTypes[43]
+	mi := &file_host_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3311,7 @@ func (x *HTTPRequest) String() string {
 func (*HTTPRequest) ProtoMessage() {}
 
 func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[43]
+	mi := &file_host_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3324,7 @@ func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPRequest.ProtoReflect.Descriptor instead.
 func (*HTTPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{43}
+	return file_host_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HTTPRequest) GetScheme() string {
@@ -2974,7 +3375,7 @@ type HTTPHeader struct {
 
 func (x *HTTPHeader) Reset() {
 	*x = HTTPHeader{}
-	mi := &file_host_proto_msgTypes[44]
+	mi := &file_host_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3387,7 @@ func (x *HTTPHeader) String() string {
 func (*HTTPHeader) ProtoMessage() {}
 
 func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[44]
+	mi := &file_host_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3400,7 @@ func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPHeader.ProtoReflect.Descriptor instead.
 func (*HTTPHeader) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{44}
+	return file_host_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *HTTPHeader) GetName() string {
@@ -3037,7 +3438,7 @@ type RunHookResponse struct {
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_host_proto_msgTypes[45]
+	mi := &file_host_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3049,7 +3450,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[45]
+	mi := &file_host_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3463,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{45}
+	return file_host_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RunHookResponse) GetExitCode() int32 {
@@ -3126,7 +3527,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_host_proto_msgTypes[46]
+	mi := &file_host_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3539,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[46]
+	mi := &file_host_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3552,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{46}
+	return file_host_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ProbeRequest) GetAction() isProbeRequest_Action {
@@ -3233,7 +3634,7 @@ type TCPRequest struct {
 
 func (x *TCPRequest) Reset() {
 	*x = TCPRequest{}
-	mi := &file_host_proto_msgTypes[47]
+	mi := &file_host_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3245,7 +3646,7 @@ func (x *TCPRequest) String() string {
 func (*TCPRequest) ProtoMessage() {}
 
 func (x *TCPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[47]
+	mi := &file_host_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3258,7 +3659,7 @@ func (x *TCPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TCPRequest.ProtoReflect.Descriptor instead.
 func (*TCPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{47}
+	return file_host_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TCPRequest) GetHost() string {
@@ -3292,7 +3693,7 @@ type GRPCRequest struct {
 
 func (x *GRPCRequest) Reset() {
 	*x = GRPCRequest{}
-	mi := &file_host_proto_msgTypes[48]
+	mi := &file_host_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3705,7 @@ func (x *GRPCRequest) String() string {
 func (*GRPCRequest) ProtoMessage() {}
 
 func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[48]
+	mi := &file_host_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3718,7 @@ func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GRPCRequest.ProtoReflect.Descriptor instead.
 func (*GRPCRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{48}
+	return file_host_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GRPCRequest) GetHost() string {
@@ -3361,7 +3762,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_host_proto_msgTypes[49]
+	mi := &file_host_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3774,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[49]
+	mi := &file_host_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3787,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{49}
+	return file_host_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ProbeResponse) GetOutcome() ProbeOutcome {
@@ -3416,7 +3817,7 @@ type WatchPodsRequest struct {
 
 func (x *WatchPodsRequest) Reset() {
 	*x = WatchPodsRequest{}
-	mi := &file_host_proto_msgTypes[50]
+	mi := &file_host_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3829,7 @@ func (x *WatchPodsRequest) String() string {
 func (*WatchPodsRequest) ProtoMessage() {}
 
 func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[50]
+	mi := &file_host_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3842,7 @@ func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsRequest.ProtoReflect.Descriptor instead.
 func (*WatchPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{50}
+	return file_host_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WatchPodsRequest) GetLabels() map[string]string {
@@ -3471,7 +3872,7 @@ type WatchPodsResponse struct {
 
 func (x *WatchPodsResponse) Reset() {
 	*x = WatchPodsResponse{}
-	mi := &file_host_proto_msgTypes[51]
+	mi := &file_host_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3884,7 @@ func (x *WatchPodsResponse) String() string {
 func (*WatchPodsResponse) ProtoMessage() {}
 
 func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[51]
+	mi := &file_host_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3897,7 @@ func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsResponse.ProtoReflect.Descriptor instead.
 func (*WatchPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{51}
+	return file_host_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WatchPodsResponse) GetUids() []string {
@@ -3530,7 +3931,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_host_proto_msgTypes[52]
+	mi := &file_host_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3943,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[52]
+	mi := &file_host_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3956,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{52}
+	return file_host_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DialRequest) GetMessage() isDialRequest_Message {
@@ -3631,7 +4032,7 @@ type PodPort struct {
 
 func (x *PodPort) Reset() {
 	*x = PodPort{}
-	mi := &file_host_proto_msgTypes[53]
+	mi := &file_host_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +4044,7 @@ func (x *PodPort) String() string {
 func (*PodPort) ProtoMessage() {}
 
 func (x *PodPort) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[53]
+	mi := &file_host_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +4057,7 @@ func (x *PodPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodPort.ProtoReflect.Descriptor instead.
 func (*PodPort) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{53}
+	return file_host_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PodPort) GetSandboxId() string {
@@ -3690,7 +4091,7 @@ type DialResponse struct {
 
 func (x *DialResponse) Reset() {
 	*x = DialResponse{}
-	mi := &file_host_proto_msgTypes[54]
+	mi := &file_host_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +4103,7 @@ func (x *DialResponse) String() string {
 func (*DialResponse) ProtoMessage() {}
 
 func (x *DialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[54]
+	mi := &file_host_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +4116,7 @@ func (x *DialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialResponse.ProtoReflect.Descriptor instead.
 func (*DialResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{54}
+	return file_host_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DialResponse) GetMessage() isDialResponse_Message {
@@ -3786,7 +4187,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_host_proto_msgTypes[55]
+	mi := &file_host_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +4199,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[55]
+	mi := &file_host_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +4212,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{55}
+	return file_host_proto_rawDescGZIP(), []int{61}
 }
 
 // EndOfStream says that one direction of a byte stream has ended.
@@ -3823,7 +4224,7 @@ type EndOfStream struct {
 
 func (x *EndOfStream) Reset() {
 	*x = EndOfStream{}
-	mi := &file_host_proto_msgTypes[56]
+	mi := &file_host_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3835,7 +4236,7 @@ func (x *EndOfStream) String() string {
 func (*EndOfStream) ProtoMessage() {}
 
 func (x *EndOfStream) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[56]
+	mi := &file_host_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +4249,7 @@ func (x *EndOfStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOfStream.ProtoReflect.Descriptor instead.
 func (*EndOfStream) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{56}
+	return file_host_proto_rawDescGZIP(), []int{62}
 }
 
 var File_host_proto protoreflect.FileDescriptor
@@ -3912,24 +4313,32 @@ const file_host_proto_rawDesc = "" +
 	"\n" +
 	"containers\x18\x02 \x03(\tR\n" +
 	"containers\"\x13\n" +
-	"\x11EnsurePodResponse\"\xc5\x01\n" +
+	"\x11EnsurePodResponse\"\xfb\x01\n" +
 	"\x13EnsureVolumeRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12>\n" +
 	"\tempty_dir\x18\x03 \x01(\v2\x1f.tombolo.host.v1.EmptyDirSourceH\x00R\bemptyDir\x12>\n" +
-	"\thost_path\x18\x04 \x01(\v2\x1f.tombolo.host.v1.HostPathSourceH\x00R\bhostPathB\b\n" +
-	"\x06source\"\x96\x01\n" +
+	"\thost_path\x18\x04 \x01(\v2\x1f.tombolo.host.v1.HostPathSourceH\x00R\bhostPath\x124\n" +
+	"\x05local\x18\x05 \x01(\v2\x1c.tombolo.host.v1.LocalSourceH\x00R\x05localB\b\n" +
+	"\x06source\"\xbe\x01\n" +
 	"\x0eEmptyDirSource\x12\x16\n" +
 	"\x06memory\x18\x01 \x01(\bR\x06memory\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\x12\x17\n" +
 	"\x04mode\x18\x03 \x01(\rH\x00R\x04mode\x88\x01\x01\x12\x1e\n" +
-	"\bfs_group\x18\x04 \x01(\x03H\x01R\afsGroup\x88\x01\x01B\a\n" +
+	"\bfs_group\x18\x04 \x01(\x03H\x01R\afsGroup\x88\x01\x01\x12&\n" +
+	"\x0fhuge_page_bytes\x18\x05 \x01(\x03R\rhugePageBytesB\a\n" +
 	"\x05_modeB\v\n" +
 	"\t_fs_group\"8\n" +
 	"\x0eHostPathSource\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\"*\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\"\x8e\x01\n" +
+	"\vLocalSource\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05block\x18\x02 \x01(\bR\x05block\x12\x1e\n" +
+	"\bfs_group\x18\x03 \x01(\x03H\x00R\afsGroup\x88\x01\x01\x12(\n" +
+	"\x10on_root_mismatch\x18\x04 \x01(\bR\x0eonRootMismatchB\v\n" +
+	"\t_fs_group\"*\n" +
 	"\x14EnsureVolumeResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\"\x90\x02\n" +
 	"\x11WriteFilesRequest\x12\x10\n" +
@@ -3960,7 +4369,14 @@ const file_host_proto_rawDesc = "" +
 	"\tcontainer\x18\x06 \x01(\tR\tcontainer\x12\x14\n" +
 	"\x05mount\x18\a \x01(\x05R\x05mount\"+\n" +
 	"\x15EnsureSubPathResponse\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"r\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"\x86\x01\n" +
+	"\x15ReadVolumeFileRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\x12/\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x1b.tombolo.host.v1.VolumeKindR\x04kind\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\",\n" +
+	"\x16ReadVolumeFileResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"r\n" +
 	"\x1bEnsureTerminationLogRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12#\n" +
@@ -3988,7 +4404,28 @@ const file_host_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1f\n" +
 	"\vremove_logs\x18\x02 \x01(\bR\n" +
 	"removeLogs\"\x13\n" +
-	"\x11RemovePodResponse\"\x11\n" +
+	"\x11RemovePodResponse\"S\n" +
+	"\x11MeasurePodRequest\x12&\n" +
+	"\x03pod\x18\x01 \x01(\v2\x14.tombolo.host.v1.PodR\x03pod\x12\x16\n" +
+	"\x06layers\x18\x02 \x01(\bR\x06layers\"\x83\x03\n" +
+	"\x12MeasurePodResponse\x12W\n" +
+	"\fvolume_bytes\x18\x01 \x03(\v24.tombolo.host.v1.MeasurePodResponse.VolumeBytesEntryR\vvolumeBytes\x12S\n" +
+	"\n" +
+	"containers\x18\x02 \x03(\v23.tombolo.host.v1.MeasurePodResponse.ContainersEntryR\n" +
+	"containers\x12\x1f\n" +
+	"\vother_bytes\x18\x03 \x01(\x03R\n" +
+	"otherBytes\x1a>\n" +
+	"\x10VolumeBytesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a^\n" +
+	"\x0fContainersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x125\n" +
+	"\x05value\x18\x02 \x01(\v2\x1f.tombolo.host.v1.ContainerUsageR\x05value:\x028\x01\"w\n" +
+	"\x0eContainerUsage\x12\x1b\n" +
+	"\tlog_bytes\x18\x01 \x01(\x03R\blogBytes\x12\x1f\n" +
+	"\vlayer_bytes\x18\x02 \x01(\x03R\n" +
+	"layerBytes\x12'\n" +
+	"\x0flayer_elsewhere\x18\x03 \x01(\bR\x0elayerElsewhere\"\x11\n" +
 	"\x0fListPodsRequest\"&\n" +
 	"\x10ListPodsResponse\x12\x12\n" +
 	"\x04uids\x18\x01 \x03(\tR\x04uids\"9\n" +
@@ -4121,7 +4558,7 @@ const file_host_proto_rawDesc = "" +
 	"\x19PROBE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PROBE_OUTCOME_FAILURE\x10\x01\x12\x19\n" +
 	"\x15PROBE_OUTCOME_SUCCESS\x10\x02\x12\x19\n" +
-	"\x15PROBE_OUTCOME_WARNING\x10\x032\xa4\x0f\n" +
+	"\x15PROBE_OUTCOME_WARNING\x10\x032\xde\x10\n" +
 	"\vHostService\x12F\n" +
 	"\x05Hello\x12\x1d.tombolo.host.v1.HelloRequest\x1a\x1e.tombolo.host.v1.HelloResponse\x12F\n" +
 	"\x05Facts\x12\x1d.tombolo.host.v1.FactsRequest\x1a\x1e.tombolo.host.v1.FactsResponse\x12R\n" +
@@ -4129,12 +4566,15 @@ const file_host_proto_rawDesc = "" +
 	"\fEnsureVolume\x12$.tombolo.host.v1.EnsureVolumeRequest\x1a%.tombolo.host.v1.EnsureVolumeResponse\x12U\n" +
 	"\n" +
 	"WriteFiles\x12\".tombolo.host.v1.WriteFilesRequest\x1a#.tombolo.host.v1.WriteFilesResponse\x12^\n" +
-	"\rEnsureSubPath\x12%.tombolo.host.v1.EnsureSubPathRequest\x1a&.tombolo.host.v1.EnsureSubPathResponse\x12s\n" +
+	"\rEnsureSubPath\x12%.tombolo.host.v1.EnsureSubPathRequest\x1a&.tombolo.host.v1.EnsureSubPathResponse\x12a\n" +
+	"\x0eReadVolumeFile\x12&.tombolo.host.v1.ReadVolumeFileRequest\x1a'.tombolo.host.v1.ReadVolumeFileResponse\x12s\n" +
 	"\x14EnsureTerminationLog\x12,.tombolo.host.v1.EnsureTerminationLogRequest\x1a-.tombolo.host.v1.EnsureTerminationLogResponse\x12d\n" +
 	"\x0fEnsureHostsFile\x12'.tombolo.host.v1.EnsureHostsFileRequest\x1a(.tombolo.host.v1.EnsureHostsFileResponse\x12d\n" +
 	"\x0fEnsurePodCgroup\x12'.tombolo.host.v1.EnsurePodCgroupRequest\x1a(.tombolo.host.v1.EnsurePodCgroupResponse\x12a\n" +
 	"\x0eSetCgroupTiers\x12&.tombolo.host.v1.SetCgroupTiersRequest\x1a'.tombolo.host.v1.SetCgroupTiersResponse\x12R\n" +
-	"\tRemovePod\x12!.tombolo.host.v1.RemovePodRequest\x1a\".tombolo.host.v1.RemovePodResponse\x12O\n" +
+	"\tRemovePod\x12!.tombolo.host.v1.RemovePodRequest\x1a\".tombolo.host.v1.RemovePodResponse\x12U\n" +
+	"\n" +
+	"MeasurePod\x12\".tombolo.host.v1.MeasurePodRequest\x1a#.tombolo.host.v1.MeasurePodResponse\x12O\n" +
 	"\bListPods\x12 .tombolo.host.v1.ListPodsRequest\x1a!.tombolo.host.v1.ListPodsResponse\x12g\n" +
 	"\x10ListImageRecords\x12(.tombolo.host.v1.ListImageRecordsRequest\x1a).tombolo.host.v1.ListImageRecordsResponse\x12a\n" +
 	"\x0ePutImageRecord\x12&.tombolo.host.v1.PutImageRecordRequest\x1a'.tombolo.host.v1.PutImageRecordResponse\x12N\n" +
@@ -4161,7 +4601,7 @@ func file_host_proto_rawDescGZIP() []byte {
 }
 
 var file_host_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_host_proto_goTypes = []any{
 	(VolumeKind)(0),                      // 0: tombolo.host.v1.VolumeKind
 	(LogStream)(0),                       // 1: tombolo.host.v1.LogStream
@@ -4177,134 +4617,152 @@ var file_host_proto_goTypes = []any{
 	(*EnsureVolumeRequest)(nil),          // 11: tombolo.host.v1.EnsureVolumeRequest
 	(*EmptyDirSource)(nil),               // 12: tombolo.host.v1.EmptyDirSource
 	(*HostPathSource)(nil),               // 13: tombolo.host.v1.HostPathSource
-	(*EnsureVolumeResponse)(nil),         // 14: tombolo.host.v1.EnsureVolumeResponse
-	(*WriteFilesRequest)(nil),            // 15: tombolo.host.v1.WriteFilesRequest
-	(*VolumeFile)(nil),                   // 16: tombolo.host.v1.VolumeFile
-	(*WriteFilesResponse)(nil),           // 17: tombolo.host.v1.WriteFilesResponse
-	(*EnsureSubPathRequest)(nil),         // 18: tombolo.host.v1.EnsureSubPathRequest
-	(*EnsureSubPathResponse)(nil),        // 19: tombolo.host.v1.EnsureSubPathResponse
-	(*EnsureTerminationLogRequest)(nil),  // 20: tombolo.host.v1.EnsureTerminationLogRequest
-	(*EnsureTerminationLogResponse)(nil), // 21: tombolo.host.v1.EnsureTerminationLogResponse
-	(*EnsurePodCgroupRequest)(nil),       // 22: tombolo.host.v1.EnsurePodCgroupRequest
-	(*EnsurePodCgroupResponse)(nil),      // 23: tombolo.host.v1.EnsurePodCgroupResponse
-	(*SetCgroupTiersRequest)(nil),        // 24: tombolo.host.v1.SetCgroupTiersRequest
-	(*SetCgroupTiersResponse)(nil),       // 25: tombolo.host.v1.SetCgroupTiersResponse
-	(*EnsureHostsFileRequest)(nil),       // 26: tombolo.host.v1.EnsureHostsFileRequest
-	(*EnsureHostsFileResponse)(nil),      // 27: tombolo.host.v1.EnsureHostsFileResponse
-	(*RemovePodRequest)(nil),             // 28: tombolo.host.v1.RemovePodRequest
-	(*RemovePodResponse)(nil),            // 29: tombolo.host.v1.RemovePodResponse
-	(*ListPodsRequest)(nil),              // 30: tombolo.host.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),             // 31: tombolo.host.v1.ListPodsResponse
-	(*ImageRecord)(nil),                  // 32: tombolo.host.v1.ImageRecord
-	(*ListImageRecordsRequest)(nil),      // 33: tombolo.host.v1.ListImageRecordsRequest
-	(*ListImageRecordsResponse)(nil),     // 34: tombolo.host.v1.ListImageRecordsResponse
-	(*PutImageRecordRequest)(nil),        // 35: tombolo.host.v1.PutImageRecordRequest
-	(*PutImageRecordResponse)(nil),       // 36: tombolo.host.v1.PutImageRecordResponse
-	(*ReadLogRequest)(nil),               // 37: tombolo.host.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),              // 38: tombolo.host.v1.ReadLogResponse
-	(*ReadTailRequest)(nil),              // 39: tombolo.host.v1.ReadTailRequest
-	(*ReadTailResponse)(nil),             // 40: tombolo.host.v1.ReadTailResponse
-	(*RestartCountRequest)(nil),          // 41: tombolo.host.v1.RestartCountRequest
-	(*RestartCountResponse)(nil),         // 42: tombolo.host.v1.RestartCountResponse
-	(*RemoveLogsRequest)(nil),            // 43: tombolo.host.v1.RemoveLogsRequest
-	(*RemoveLogsResponse)(nil),           // 44: tombolo.host.v1.RemoveLogsResponse
-	(*RunHookRequest)(nil),               // 45: tombolo.host.v1.RunHookRequest
-	(*HTTPRequest)(nil),                  // 46: tombolo.host.v1.HTTPRequest
-	(*HTTPHeader)(nil),                   // 47: tombolo.host.v1.HTTPHeader
-	(*RunHookResponse)(nil),              // 48: tombolo.host.v1.RunHookResponse
-	(*ProbeRequest)(nil),                 // 49: tombolo.host.v1.ProbeRequest
-	(*TCPRequest)(nil),                   // 50: tombolo.host.v1.TCPRequest
-	(*GRPCRequest)(nil),                  // 51: tombolo.host.v1.GRPCRequest
-	(*ProbeResponse)(nil),                // 52: tombolo.host.v1.ProbeResponse
-	(*WatchPodsRequest)(nil),             // 53: tombolo.host.v1.WatchPodsRequest
-	(*WatchPodsResponse)(nil),            // 54: tombolo.host.v1.WatchPodsResponse
-	(*DialRequest)(nil),                  // 55: tombolo.host.v1.DialRequest
-	(*PodPort)(nil),                      // 56: tombolo.host.v1.PodPort
-	(*DialResponse)(nil),                 // 57: tombolo.host.v1.DialResponse
-	(*Connected)(nil),                    // 58: tombolo.host.v1.Connected
-	(*EndOfStream)(nil),                  // 59: tombolo.host.v1.EndOfStream
-	nil,                                  // 60: tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),        // 61: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 62: google.protobuf.Duration
+	(*LocalSource)(nil),                  // 14: tombolo.host.v1.LocalSource
+	(*EnsureVolumeResponse)(nil),         // 15: tombolo.host.v1.EnsureVolumeResponse
+	(*WriteFilesRequest)(nil),            // 16: tombolo.host.v1.WriteFilesRequest
+	(*VolumeFile)(nil),                   // 17: tombolo.host.v1.VolumeFile
+	(*WriteFilesResponse)(nil),           // 18: tombolo.host.v1.WriteFilesResponse
+	(*EnsureSubPathRequest)(nil),         // 19: tombolo.host.v1.EnsureSubPathRequest
+	(*EnsureSubPathResponse)(nil),        // 20: tombolo.host.v1.EnsureSubPathResponse
+	(*ReadVolumeFileRequest)(nil),        // 21: tombolo.host.v1.ReadVolumeFileRequest
+	(*ReadVolumeFileResponse)(nil),       // 22: tombolo.host.v1.ReadVolumeFileResponse
+	(*EnsureTerminationLogRequest)(nil),  // 23: tombolo.host.v1.EnsureTerminationLogRequest
+	(*EnsureTerminationLogResponse)(nil), // 24: tombolo.host.v1.EnsureTerminationLogResponse
+	(*EnsurePodCgroupRequest)(nil),       // 25: tombolo.host.v1.EnsurePodCgroupRequest
+	(*EnsurePodCgroupResponse)(nil),      // 26: tombolo.host.v1.EnsurePodCgroupResponse
+	(*SetCgroupTiersRequest)(nil),        // 27: tombolo.host.v1.SetCgroupTiersRequest
+	(*SetCgroupTiersResponse)(nil),       // 28: tombolo.host.v1.SetCgroupTiersResponse
+	(*EnsureHostsFileRequest)(nil),       // 29: tombolo.host.v1.EnsureHostsFileRequest
+	(*EnsureHostsFileResponse)(nil),      // 30: tombolo.host.v1.EnsureHostsFileResponse
+	(*RemovePodRequest)(nil),             // 31: tombolo.host.v1.RemovePodRequest
+	(*RemovePodResponse)(nil),            // 32: tombolo.host.v1.RemovePodResponse
+	(*MeasurePodRequest)(nil),            // 33: tombolo.host.v1.MeasurePodRequest
+	(*MeasurePodResponse)(nil),           // 34: tombolo.host.v1.MeasurePodResponse
+	(*ContainerUsage)(nil),               // 35: tombolo.host.v1.ContainerUsage
+	(*ListPodsRequest)(nil),              // 36: tombolo.host.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),             // 37: tombolo.host.v1.ListPodsResponse
+	(*ImageRecord)(nil),                  // 38: tombolo.host.v1.ImageRecord
+	(*ListImageRecordsRequest)(nil),      // 39: tombolo.host.v1.ListImageRecordsRequest
+	(*ListImageRecordsResponse)(nil),     // 40: tombolo.host.v1.ListImageRecordsResponse
+	(*PutImageRecordRequest)(nil),        // 41: tombolo.host.v1.PutImageRecordRequest
+	(*PutImageRecordResponse)(nil),       // 42: tombolo.host.v1.PutImageRecordResponse
+	(*ReadLogRequest)(nil),               // 43: tombolo.host.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),              // 44: tombolo.host.v1.ReadLogResponse
+	(*ReadTailRequest)(nil),              // 45: tombolo.host.v1.ReadTailRequest
+	(*ReadTailResponse)(nil),             // 46: tombolo.host.v1.ReadTailResponse
+	(*RestartCountRequest)(nil),          // 47: tombolo.host.v1.RestartCountRequest
+	(*RestartCountResponse)(nil),         // 48: tombolo.host.v1.RestartCountResponse
+	(*RemoveLogsRequest)(nil),            // 49: tombolo.host.v1.RemoveLogsRequest
+	(*RemoveLogsResponse)(nil),           // 50: tombolo.host.v1.RemoveLogsResponse
+	(*RunHookRequest)(nil),               // 51: tombolo.host.v1.RunHookRequest
+	(*HTTPRequest)(nil),                  // 52: tombolo.host.v1.HTTPRequest
+	(*HTTPHeader)(nil),                   // 53: tombolo.host.v1.HTTPHeader
+	(*RunHookResponse)(nil),              // 54: tombolo.host.v1.RunHookResponse
+	(*ProbeRequest)(nil),                 // 55: tombolo.host.v1.ProbeRequest
+	(*TCPRequest)(nil),                   // 56: tombolo.host.v1.TCPRequest
+	(*GRPCRequest)(nil),                  // 57: tombolo.host.v1.GRPCRequest
+	(*ProbeResponse)(nil),                // 58: tombolo.host.v1.ProbeResponse
+	(*WatchPodsRequest)(nil),             // 59: tombolo.host.v1.WatchPodsRequest
+	(*WatchPodsResponse)(nil),            // 60: tombolo.host.v1.WatchPodsResponse
+	(*DialRequest)(nil),                  // 61: tombolo.host.v1.DialRequest
+	(*PodPort)(nil),                      // 62: tombolo.host.v1.PodPort
+	(*DialResponse)(nil),                 // 63: tombolo.host.v1.DialResponse
+	(*Connected)(nil),                    // 64: tombolo.host.v1.Connected
+	(*EndOfStream)(nil),                  // 65: tombolo.host.v1.EndOfStream
+	nil,                                  // 66: tombolo.host.v1.MeasurePodResponse.VolumeBytesEntry
+	nil,                                  // 67: tombolo.host.v1.MeasurePodResponse.ContainersEntry
+	nil,                                  // 68: tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),        // 69: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 70: google.protobuf.Duration
 }
 var file_host_proto_depIdxs = []int32{
-	61, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
+	69, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
 	7,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
-	61, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
+	69, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
 	8,  // 3: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
 	12, // 4: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
 	13, // 5: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
-	0,  // 6: tombolo.host.v1.WriteFilesRequest.kind:type_name -> tombolo.host.v1.VolumeKind
-	16, // 7: tombolo.host.v1.WriteFilesRequest.files:type_name -> tombolo.host.v1.VolumeFile
-	0,  // 8: tombolo.host.v1.EnsureSubPathRequest.kind:type_name -> tombolo.host.v1.VolumeKind
-	32, // 9: tombolo.host.v1.ListImageRecordsResponse.records:type_name -> tombolo.host.v1.ImageRecord
-	32, // 10: tombolo.host.v1.PutImageRecordRequest.record:type_name -> tombolo.host.v1.ImageRecord
-	61, // 11: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	1,  // 12: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
-	8,  // 13: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
-	62, // 14: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
-	46, // 15: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	62, // 16: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
-	47, // 17: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
-	46, // 18: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	50, // 19: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
-	51, // 20: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
-	62, // 21: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
-	2,  // 22: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
-	60, // 23: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	62, // 24: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
-	56, // 25: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
-	58, // 26: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
-	59, // 27: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
-	3,  // 28: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
-	5,  // 29: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
-	9,  // 30: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
-	11, // 31: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
-	15, // 32: tombolo.host.v1.HostService.WriteFiles:input_type -> tombolo.host.v1.WriteFilesRequest
-	18, // 33: tombolo.host.v1.HostService.EnsureSubPath:input_type -> tombolo.host.v1.EnsureSubPathRequest
-	20, // 34: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
-	26, // 35: tombolo.host.v1.HostService.EnsureHostsFile:input_type -> tombolo.host.v1.EnsureHostsFileRequest
-	22, // 36: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
-	24, // 37: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
-	28, // 38: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
-	30, // 39: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
-	33, // 40: tombolo.host.v1.HostService.ListImageRecords:input_type -> tombolo.host.v1.ListImageRecordsRequest
-	35, // 41: tombolo.host.v1.HostService.PutImageRecord:input_type -> tombolo.host.v1.PutImageRecordRequest
-	37, // 42: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
-	39, // 43: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
-	41, // 44: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
-	43, // 45: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
-	45, // 46: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
-	49, // 47: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
-	53, // 48: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
-	55, // 49: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
-	4,  // 50: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
-	6,  // 51: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
-	10, // 52: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
-	14, // 53: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
-	17, // 54: tombolo.host.v1.HostService.WriteFiles:output_type -> tombolo.host.v1.WriteFilesResponse
-	19, // 55: tombolo.host.v1.HostService.EnsureSubPath:output_type -> tombolo.host.v1.EnsureSubPathResponse
-	21, // 56: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
-	27, // 57: tombolo.host.v1.HostService.EnsureHostsFile:output_type -> tombolo.host.v1.EnsureHostsFileResponse
-	23, // 58: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
-	25, // 59: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
-	29, // 60: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
-	31, // 61: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
-	34, // 62: tombolo.host.v1.HostService.ListImageRecords:output_type -> tombolo.host.v1.ListImageRecordsResponse
-	36, // 63: tombolo.host.v1.HostService.PutImageRecord:output_type -> tombolo.host.v1.PutImageRecordResponse
-	38, // 64: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
-	40, // 65: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
-	42, // 66: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
-	44, // 67: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
-	48, // 68: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
-	52, // 69: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
-	54, // 70: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
-	57, // 71: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
-	50, // [50:72] is the sub-list for method output_type
-	28, // [28:50] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	14, // 6: tombolo.host.v1.EnsureVolumeRequest.local:type_name -> tombolo.host.v1.LocalSource
+	0,  // 7: tombolo.host.v1.WriteFilesRequest.kind:type_name -> tombolo.host.v1.VolumeKind
+	17, // 8: tombolo.host.v1.WriteFilesRequest.files:type_name -> tombolo.host.v1.VolumeFile
+	0,  // 9: tombolo.host.v1.EnsureSubPathRequest.kind:type_name -> tombolo.host.v1.VolumeKind
+	0,  // 10: tombolo.host.v1.ReadVolumeFileRequest.kind:type_name -> tombolo.host.v1.VolumeKind
+	8,  // 11: tombolo.host.v1.MeasurePodRequest.pod:type_name -> tombolo.host.v1.Pod
+	66, // 12: tombolo.host.v1.MeasurePodResponse.volume_bytes:type_name -> tombolo.host.v1.MeasurePodResponse.VolumeBytesEntry
+	67, // 13: tombolo.host.v1.MeasurePodResponse.containers:type_name -> tombolo.host.v1.MeasurePodResponse.ContainersEntry
+	38, // 14: tombolo.host.v1.ListImageRecordsResponse.records:type_name -> tombolo.host.v1.ImageRecord
+	38, // 15: tombolo.host.v1.PutImageRecordRequest.record:type_name -> tombolo.host.v1.ImageRecord
+	69, // 16: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	1,  // 17: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
+	8,  // 18: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
+	70, // 19: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
+	52, // 20: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	70, // 21: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
+	53, // 22: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
+	52, // 23: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	56, // 24: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
+	57, // 25: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
+	70, // 26: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
+	2,  // 27: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
+	68, // 28: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	70, // 29: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
+	62, // 30: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
+	64, // 31: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
+	65, // 32: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
+	35, // 33: tombolo.host.v1.MeasurePodResponse.ContainersEntry.value:type_name -> tombolo.host.v1.ContainerUsage
+	3,  // 34: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
+	5,  // 35: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
+	9,  // 36: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
+	11, // 37: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
+	16, // 38: tombolo.host.v1.HostService.WriteFiles:input_type -> tombolo.host.v1.WriteFilesRequest
+	19, // 39: tombolo.host.v1.HostService.EnsureSubPath:input_type -> tombolo.host.v1.EnsureSubPathRequest
+	21, // 40: tombolo.host.v1.HostService.ReadVolumeFile:input_type -> tombolo.host.v1.ReadVolumeFileRequest
+	23, // 41: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
+	29, // 42: tombolo.host.v1.HostService.EnsureHostsFile:input_type -> tombolo.host.v1.EnsureHostsFileRequest
+	25, // 43: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
+	27, // 44: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
+	31, // 45: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
+	33, // 46: tombolo.host.v1.HostService.MeasurePod:input_type -> tombolo.host.v1.MeasurePodRequest
+	36, // 47: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
+	39, // 48: tombolo.host.v1.HostService.ListImageRecords:input_type -> tombolo.host.v1.ListImageRecordsRequest
+	41, // 49: tombolo.host.v1.HostService.PutImageRecord:input_type -> tombolo.host.v1.PutImageRecordRequest
+	43, // 50: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
+	45, // 51: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
+	47, // 52: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
+	49, // 53: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
+	51, // 54: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
+	55, // 55: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
+	59, // 56: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
+	61, // 57: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
+	4,  // 58: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
+	6,  // 59: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
+	10, // 60: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
+	15, // 61: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
+	18, // 62: tombolo.host.v1.HostService.WriteFiles:output_type -> tombolo.host.v1.WriteFilesResponse
+	20, // 63: tombolo.host.v1.HostService.EnsureSubPath:output_type -> tombolo.host.v1.EnsureSubPathResponse
+	22, // 64: tombolo.host.v1.HostService.ReadVolumeFile:output_type -> tombolo.host.v1.ReadVolumeFileResponse
+	24, // 65: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
+	30, // 66: tombolo.host.v1.HostService.EnsureHostsFile:output_type -> tombolo.host.v1.EnsureHostsFileResponse
+	26, // 67: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
+	28, // 68: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
+	32, // 69: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
+	34, // 70: tombolo.host.v1.HostService.MeasurePod:output_type -> tombolo.host.v1.MeasurePodResponse
+	37, // 71: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
+	40, // 72: tombolo.host.v1.HostService.ListImageRecords:output_type -> tombolo.host.v1.ListImageRecordsResponse
+	42, // 73: tombolo.host.v1.HostService.PutImageRecord:output_type -> tombolo.host.v1.PutImageRecordResponse
+	44, // 74: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
+	46, // 75: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
+	48, // 76: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
+	50, // 77: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
+	54, // 78: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
+	58, // 79: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
+	60, // 80: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
+	63, // 81: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
+	58, // [58:82] is the sub-list for method output_type
+	34, // [34:58] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_host_proto_init() }
@@ -4315,22 +4773,24 @@ func file_host_proto_init() {
 	file_host_proto_msgTypes[8].OneofWrappers = []any{
 		(*EnsureVolumeRequest_EmptyDir)(nil),
 		(*EnsureVolumeRequest_HostPath)(nil),
+		(*EnsureVolumeRequest_Local)(nil),
 	}
 	file_host_proto_msgTypes[9].OneofWrappers = []any{}
-	file_host_proto_msgTypes[12].OneofWrappers = []any{}
+	file_host_proto_msgTypes[11].OneofWrappers = []any{}
 	file_host_proto_msgTypes[13].OneofWrappers = []any{}
-	file_host_proto_msgTypes[34].OneofWrappers = []any{}
-	file_host_proto_msgTypes[46].OneofWrappers = []any{
+	file_host_proto_msgTypes[14].OneofWrappers = []any{}
+	file_host_proto_msgTypes[40].OneofWrappers = []any{}
+	file_host_proto_msgTypes[52].OneofWrappers = []any{
 		(*ProbeRequest_HttpGet)(nil),
 		(*ProbeRequest_Tcp)(nil),
 		(*ProbeRequest_Grpc)(nil),
 	}
-	file_host_proto_msgTypes[52].OneofWrappers = []any{
+	file_host_proto_msgTypes[58].OneofWrappers = []any{
 		(*DialRequest_StreamingAddress)(nil),
 		(*DialRequest_PodPort)(nil),
 		(*DialRequest_Data)(nil),
 	}
-	file_host_proto_msgTypes[54].OneofWrappers = []any{
+	file_host_proto_msgTypes[60].OneofWrappers = []any{
 		(*DialResponse_Connected)(nil),
 		(*DialResponse_Data)(nil),
 		(*DialResponse_Eof)(nil),
@@ -4341,7 +4801,7 @@ func file_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_host_proto_rawDesc), len(file_host_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   58,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,11 +28,13 @@ const (
 	HostService_EnsureVolume_FullMethodName         = "/tombolo.host.v1.HostService/EnsureVolume"
 	HostService_WriteFiles_FullMethodName           = "/tombolo.host.v1.HostService/WriteFiles"
 	HostService_EnsureSubPath_FullMethodName        = "/tombolo.host.v1.HostService/EnsureSubPath"
+	HostService_ReadVolumeFile_FullMethodName       = "/tombolo.host.v1.HostService/ReadVolumeFile"
 	HostService_EnsureTerminationLog_FullMethodName = "/tombolo.host.v1.HostService/EnsureTerminationLog"
 	HostService_EnsureHostsFile_FullMethodName      = "/tombolo.host.v1.HostService/EnsureHostsFile"
 	HostService_EnsurePodCgroup_FullMethodName      = "/tombolo.host.v1.HostService/EnsurePodCgroup"
 	HostService_SetCgroupTiers_FullMethodName       = "/tombolo.host.v1.HostService/SetCgroupTiers"
 	HostService_RemovePod_FullMethodName            = "/tombolo.host.v1.HostService/RemovePod"
+	HostService_MeasurePod_FullMethodName           = "/tombolo.host.v1.HostService/MeasurePod"
 	HostService_ListPods_FullMethodName             = "/tombolo.host.v1.HostService/ListPods"
 	HostService_ListImageRecords_FullMethodName     = "/tombolo.host.v1.HostService/ListImageRecords"
 	HostService_PutImageRecord_FullMethodName       = "/tombolo.host.v1.HostService/PutImageRecord"
@@ -76,6 +78,9 @@ type HostServiceClient interface {
 	// EnsureSubPath mounts a part of a volume where no name that the pod can change leads to it. A part outside the volume is
 	// PERMISSION_DENIED.
 	EnsureSubPath(ctx context.Context, in *EnsureSubPathRequest, opts ...grpc.CallOption) (*EnsureSubPathResponse, error)
+	// ReadVolumeFile returns the content of a file of a volume. A missing file is NOT_FOUND, one outside the volume
+	// PERMISSION_DENIED, and one that is too large or not a regular file FAILED_PRECONDITION.
+	ReadVolumeFile(ctx context.Context, in *ReadVolumeFileRequest, opts ...grpc.CallOption) (*ReadVolumeFileResponse, error)
 	// EnsureTerminationLog makes the file that a container writes its termination message to.
 	EnsureTerminationLog(ctx context.Context, in *EnsureTerminationLogRequest, opts ...grpc.CallOption) (*EnsureTerminationLogResponse, error)
 	// EnsureHostsFile gives the hosts file that the containers of a pod share its content, in place.
@@ -89,6 +94,8 @@ type HostServiceClient interface {
 	// below that. One that is missing is removed already. While something else is mounted below it, it is
 	// FAILED_PRECONDITION.
 	RemovePod(ctx context.Context, in *RemovePodRequest, opts ...grpc.CallOption) (*RemovePodResponse, error)
+	// MeasurePod tells what a pod takes of the disks of the host. It takes as long as there are files to look at.
+	MeasurePod(ctx context.Context, in *MeasurePodRequest, opts ...grpc.CallOption) (*MeasurePodResponse, error)
 	// ListPods tells which pods have a directory.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (*ListPodsResponse, error)
 	// ListImageRecords returns what nodes noted of the images that they pulled.
@@ -192,6 +199,16 @@ func (c *hostServiceClient) EnsureSubPath(ctx context.Context, in *EnsureSubPath
 	return out, nil
 }
 
+func (c *hostServiceClient) ReadVolumeFile(ctx context.Context, in *ReadVolumeFileRequest, opts ...grpc.CallOption) (*ReadVolumeFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadVolumeFileResponse)
+	err := c.cc.Invoke(ctx, HostService_ReadVolumeFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *hostServiceClient) EnsureTerminationLog(ctx context.Context, in *EnsureTerminationLogRequest, opts ...grpc.CallOption) (*EnsureTerminationLogResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EnsureTerminationLogResponse)
@@ -236,6 +253,16 @@ func (c *hostServiceClient) RemovePod(ctx context.Context, in *RemovePodRequest,
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RemovePodResponse)
 	err := c.cc.Invoke(ctx, HostService_RemovePod_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) MeasurePod(ctx context.Context, in *MeasurePodRequest, opts ...grpc.CallOption) (*MeasurePodResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MeasurePodResponse)
+	err := c.cc.Invoke(ctx, HostService_MeasurePod_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -403,6 +430,9 @@ type HostServiceServer interface {
 	// EnsureSubPath mounts a part of a volume where no name that the pod can change leads to it. A part outside the volume is
 	// PERMISSION_DENIED.
 	EnsureSubPath(context.Context, *EnsureSubPathRequest) (*EnsureSubPathResponse, error)
+	// ReadVolumeFile returns the content of a file of a volume. A missing file is NOT_FOUND, one outside the volume
+	// PERMISSION_DENIED, and one that is too large or not a regular file FAILED_PRECONDITION.
+	ReadVolumeFile(context.Context, *ReadVolumeFileRequest) (*ReadVolumeFileResponse, error)
 	// EnsureTerminationLog makes the file that a container writes its termination message to.
 	EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error)
 	// EnsureHostsFile gives the hosts file that the containers of a pod share its content, in place.
@@ -416,6 +446,8 @@ type HostServiceServer interface {
 	// below that. One that is missing is removed already. While something else is mounted below it, it is
 	// FAILED_PRECONDITION.
 	RemovePod(context.Context, *RemovePodRequest) (*RemovePodResponse, error)
+	// MeasurePod tells what a pod takes of the disks of the host. It takes as long as there are files to look at.
+	MeasurePod(context.Context, *MeasurePodRequest) (*MeasurePodResponse, error)
 	// ListPods tells which pods have a directory.
 	ListPods(context.Context, *ListPodsRequest) (*ListPodsResponse, error)
 	// ListImageRecords returns what nodes noted of the images that they pulled.
@@ -477,6 +509,9 @@ func (UnimplementedHostServiceServer) WriteFiles(context.Context, *WriteFilesReq
 func (UnimplementedHostServiceServer) EnsureSubPath(context.Context, *EnsureSubPathRequest) (*EnsureSubPathResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsureSubPath not implemented")
 }
+func (UnimplementedHostServiceServer) ReadVolumeFile(context.Context, *ReadVolumeFileRequest) (*ReadVolumeFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadVolumeFile not implemented")
+}
 func (UnimplementedHostServiceServer) EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsureTerminationLog not implemented")
 }
@@ -491,6 +526,9 @@ func (UnimplementedHostServiceServer) SetCgroupTiers(context.Context, *SetCgroup
 }
 func (UnimplementedHostServiceServer) RemovePod(context.Context, *RemovePodRequest) (*RemovePodResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemovePod not implemented")
+}
+func (UnimplementedHostServiceServer) MeasurePod(context.Context, *MeasurePodRequest) (*MeasurePodResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MeasurePod not implemented")
 }
 func (UnimplementedHostServiceServer) ListPods(context.Context, *ListPodsRequest) (*ListPodsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPods not implemented")
@@ -654,6 +692,24 @@ func _HostService_EnsureSubPath_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HostService_ReadVolumeFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadVolumeFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).ReadVolumeFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_ReadVolumeFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).ReadVolumeFile(ctx, req.(*ReadVolumeFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _HostService_EnsureTerminationLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EnsureTerminationLogRequest)
 	if err := dec(in); err != nil {
@@ -740,6 +796,24 @@ func _HostService_RemovePod_Handler(srv interface{}, ctx context.Context, dec fu
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(HostServiceServer).RemovePod(ctx, req.(*RemovePodRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_MeasurePod_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MeasurePodRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).MeasurePod(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_MeasurePod_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).MeasurePod(ctx, req.(*MeasurePodRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -949,6 +1023,10 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _HostService_EnsureSubPath_Handler,
 		},
 		{
+			MethodName: "ReadVolumeFile",
+			Handler:    _HostService_ReadVolumeFile_Handler,
+		},
+		{
 			MethodName: "EnsureTerminationLog",
 			Handler:    _HostService_EnsureTerminationLog_Handler,
 		},
@@ -967,6 +1045,10 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemovePod",
 			Handler:    _HostService_RemovePod_Handler,
+		},
+		{
+			MethodName: "MeasurePod",
+			Handler:    _HostService_MeasurePod_Handler,
 		},
 		{
 			MethodName: "ListPods",

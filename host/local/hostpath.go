@@ -41,8 +41,8 @@ var expectedType = map[string]struct{ kind, called string }{
 // ensureHostPath checks that a path of the host is of the wanted type, and makes it where the type says so. Messages are
 // the kubelet's. Without a type nothing is checked: the runtime makes a missing directory.
 func ensureHostPath(path, wanted string) error {
-	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
-		return fmt.Errorf("invalid HostPath `%s`: it must be absolute and must not contain '..': %w", path, errdefs.ErrInvalidArgument)
+	if err := checkHostPath(path); err != nil {
+		return err
 	}
 	if wanted == hostPathUnset {
 		return nil
@@ -65,6 +65,13 @@ func ensureHostPath(path, wanted string) error {
 	}
 	if kind := typeOf(info.Mode()); kind != expected.kind {
 		return fmt.Errorf("hostPath type check failed: %s is not a %s, it's a %s: %w", path, expected.called, kind, errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+func checkHostPath(path string) error {
+	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
+		return fmt.Errorf("invalid HostPath `%s`: it must be absolute and must not contain '..': %w", path, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }

@@ -54,6 +54,8 @@ type Lister interface {
 	// SelectSandboxes and SelectContainers list what has the labels, in every state.
 	SelectSandboxes(ctx context.Context, labels map[string]string) ([]*runtimeapi.PodSandbox, error)
 	SelectContainers(ctx context.Context, labels map[string]string) ([]*runtimeapi.Container, error)
+	// SelectStats tells what the containers with the labels use.
+	SelectStats(ctx context.Context, labels map[string]string) ([]*runtimeapi.ContainerStats, error)
 	// ContainerEvents calls event, which does not block, for each event until ctx ends or the stream breaks.
 	ContainerEvents(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error
 }

@@ -42,6 +42,7 @@ type fakeRuntime struct {
 
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
+	stats      []*runtimeapi.ContainerStats
 	lists      int
 	events     func(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error
 }
@@ -103,6 +104,12 @@ func (r *fakeRuntime) SelectContainers(context.Context, map[string]string) ([]*r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.containers, r.err
+}
+
+func (r *fakeRuntime) SelectStats(context.Context, map[string]string) ([]*runtimeapi.ContainerStats, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats, r.err
 }
 
 func (r *fakeRuntime) ContainerEvents(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error {

@@ -16,9 +16,13 @@ import (
 // tmpfs is the kernel's name for a memory-backed file system.
 const tmpfs = "tmpfs"
 
-// ensureMemory makes a directory and mounts a memory-backed file system on it that has the wanted mode and group from its
-// first moment. One that is mounted there is left as it is.
+// ensureMemory makes a directory and mounts a memory-backed file system on it. One that is mounted there is left as it is.
 func (h *Host) ensureMemory(d directory, size int64) error {
+	return h.ensureMounted(d, size, nil, mountMemory)
+}
+
+// ensureMounted makes a directory and mounts a file system on it that has the wanted mode, group and size from its first moment.
+func (h *Host) ensureMounted(d directory, size int64, options []string, mount func(target *os.File, options []string) error) error {
 	if err := h.ensureDirectory(directory{path: d.path, mode: privateDirMode, gid: keepID}); err != nil {
 		return err
 	}
@@ -31,14 +35,14 @@ func (h *Host) ensureMemory(d directory, size int64) error {
 	if err != nil || mounted {
 		return err
 	}
-	options := []string{fmt.Sprintf("mode=%04o", d.mode)}
+	options = append(options, fmt.Sprintf("mode=%04o", d.mode))
 	if size > 0 {
 		options = append(options, fmt.Sprintf("size=%d", size))
 	}
 	if d.gid != keepID {
 		options = append(options, fmt.Sprintf("gid=%d", d.gid))
 	}
-	if err := mountMemory(target, options); err != nil {
+	if err := mount(target, options); err != nil {
 		return fmt.Errorf("mounting memory at %s: %w", h.real(d.path), err)
 	}
 	return nil

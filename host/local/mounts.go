@@ -76,7 +76,7 @@ func (h *Host) isOwnMount(uid types.UID, m *mountinfo.Info) bool {
 	elements := strings.Split(rel, "/")
 	switch {
 	case len(elements) == 3 && elements[0] == volumesDir:
-		return m.FSType == tmpfs && strings.HasPrefix(elements[1], pluginPrefix) && checkLabel("volume", elements[2]) == nil
+		return (m.FSType == tmpfs || m.FSType == hugetlbfs) && strings.HasPrefix(elements[1], pluginPrefix) && checkLabel("volume", elements[2]) == nil
 	case len(elements) == 4 && elements[0] == subPathsDir:
 		_, err := strconv.ParseUint(elements[3], 10, 32)
 		return err == nil && checkLabel("volume", elements[1]) == nil && checkLabel("container", elements[2]) == nil

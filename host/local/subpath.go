@@ -38,7 +38,7 @@ func (h *Host) EnsureSubPath(_ context.Context, uid types.UID, part host.SubPath
 	if part.Kind != "" {
 		base = filepath.Join(h.realRoot, volumePath(uid, part.Kind, part.Volume))
 	}
-	source, err := openPart(base, part.Path)
+	source, err := openPart(base, part.Path, true)
 	if err != nil {
 		return "", fmt.Errorf("finding %q in volume %q: %w", part.Path, part.Volume, err)
 	}
@@ -54,28 +54,42 @@ func checkSubPath(uid types.UID, part host.SubPath) error {
 	if err := errors.Join(checkUID(uid), checkLabel("volume", part.Volume), checkLabel("container", part.Container)); err != nil {
 		return err
 	}
-	switch part.Kind {
-	case "":
-		if err := ensureHostPath(part.HostPath, hostPathUnset); err != nil {
+	if part.Kind != "" {
+		if err := checkKind(part.Volume, part.Kind); err != nil {
 			return err
 		}
-	case host.EmptyDirVolume, host.ConfigMapVolume, host.SecretVolume, host.DownwardAPIVolume, host.ProjectedVolume:
-	default:
-		return fmt.Errorf("volume %q is of kind %q, which is not known: %w", part.Volume, part.Kind, errdefs.ErrInvalidArgument)
+	} else if err := checkHostPath(part.HostPath); err != nil {
+		return err
 	}
 	if part.Mount < 0 || part.Mount > maxMounts {
 		return fmt.Errorf("mount %d of container %q is not one: %w", part.Mount, part.Container, errdefs.ErrInvalidArgument)
 	}
-	if part.Path == "" || filepath.IsAbs(part.Path) || strings.ContainsRune(part.Path, 0) || slices.Contains(strings.Split(part.Path, "/"), "..") {
-		return fmt.Errorf("path %q of a part of volume %q must be relative and not contain '..': %w", part.Path, part.Volume, errdefs.ErrInvalidArgument)
+	return checkPart(part.Volume, part.Path)
+}
+
+// checkKind checks that there are volumes of a kind below the directory of a pod.
+func checkKind(volume string, kind host.VolumeKind) error {
+	switch kind {
+	case host.EmptyDirVolume, host.ConfigMapVolume, host.SecretVolume, host.DownwardAPIVolume, host.ProjectedVolume:
+		return nil
+	default:
+		return fmt.Errorf("volume %q is of kind %q, which is not known: %w", volume, kind, errdefs.ErrInvalidArgument)
+	}
+}
+
+// checkPart checks what names a part of a volume.
+func checkPart(volume, path string) error {
+	if path == "" || filepath.IsAbs(path) || strings.ContainsRune(path, 0) || slices.Contains(strings.Split(path, "/"), "..") {
+		return fmt.Errorf("path %q of a part of volume %q must be relative and not contain '..': %w", path, volume, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
 
 // openPart opens a part of a directory without the right to read or write it. Links in the part are followed, as whoever
 // names it expects, but what they lead to must be in the directory: names are resolved first, and the result is then opened
-// element by element without following anything, so that a name that changes meanwhile leads nowhere.
-func openPart(base, part string) (*os.File, error) {
+// element by element without following anything, so that a name that changes meanwhile leads nowhere. What is missing is made a
+// directory if that is wanted.
+func openPart(base, part string, makeMissing bool) (*os.File, error) {
 	base, err := filepath.EvalSymlinks(base)
 	if err != nil {
 		return nil, err
@@ -83,6 +97,9 @@ func openPart(base, part string) (*os.File, error) {
 	path, missing, err := resolve(base, part)
 	if err != nil {
 		return nil, err
+	}
+	if len(missing) > 0 && !makeMissing {
+		return nil, fs.ErrNotExist
 	}
 	dir, err := openAt(nil, base)
 	if err != nil {

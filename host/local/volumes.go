@@ -30,9 +30,12 @@ const (
 const groupWrite = unix.S_ISGID | 0o770
 
 // EnsureVolume makes a volume ready and returns its path.
-func (h *Host) EnsureVolume(_ context.Context, uid types.UID, volume host.Volume) (string, error) {
+func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (string, error) {
 	if err := errors.Join(checkUID(uid), checkLabel("volume", volume.Name), checkVolume(volume)); err != nil {
 		return "", err
+	}
+	if volume.Local != nil {
+		return volume.Local.Path, ensureLocal(ctx, volume.Local)
 	}
 	if !volume.EmptyDir {
 		return volume.HostPath, ensureHostPath(volume.HostPath, volume.HostPathType)
@@ -48,6 +51,9 @@ func (h *Host) EnsureVolume(_ context.Context, uid types.UID, volume host.Volume
 	if volume.FSGroup != nil {
 		dir.mode, dir.gid = dir.mode|groupWrite, int(*volume.FSGroup)
 	}
+	if volume.HugePageBytes > 0 {
+		return h.real(dir.path), h.ensureHugePages(dir, volume.HugePageBytes, volume.SizeBytes)
+	}
 	if volume.Memory {
 		return h.real(dir.path), h.ensureMemory(dir, volume.SizeBytes)
 	}
@@ -56,12 +62,14 @@ func (h *Host) EnsureVolume(_ context.Context, uid types.UID, volume host.Volume
 
 func checkVolume(v host.Volume) error {
 	switch {
-	case v.EmptyDir && v.HostPath != "":
+	case v.EmptyDir && v.HostPath != "" || v.Local != nil && (v.EmptyDir || v.HostPath != ""):
 		return fmt.Errorf("volume %q has two sources: %w", v.Name, errdefs.ErrInvalidArgument)
 	case v.Mode != nil && *v.Mode > 0o7777:
 		return fmt.Errorf("mode %o of volume %q is not one: %w", *v.Mode, v.Name, errdefs.ErrInvalidArgument)
-	case v.SizeBytes < 0:
-		return fmt.Errorf("size %d of volume %q is negative: %w", v.SizeBytes, v.Name, errdefs.ErrInvalidArgument)
+	case v.SizeBytes < 0 || v.HugePageBytes < 0:
+		return fmt.Errorf("size %d of volume %q is negative: %w", min(v.SizeBytes, v.HugePageBytes), v.Name, errdefs.ErrInvalidArgument)
+	case v.Local != nil:
+		return checkID("group", v.Local.FSGroup)
 	default:
 		return checkID("group", v.FSGroup)
 	}

@@ -56,6 +56,12 @@ func (p *Policy) Container(cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.
 
 // Volume judges a volume that is to be made ready.
 func (p *Policy) Volume(v host.Volume) error {
+	if v.Local != nil && v.Local.Block {
+		return nil // it is judged as a device of a container
+	}
+	if v.Local != nil {
+		return refusal(p.path(v.Local.Path, v.Local.FSGroup == nil))
+	}
 	if v.HostPath == "" {
 		return nil
 	}

@@ -21,6 +21,12 @@ const callTimeout = 30 * time.Second
 // writeTimeout bounds writing a volume, whose files may have to come over a slow link.
 const writeTimeout = 2 * time.Minute
 
+// localTimeout bounds giving a volume to a group. The next call goes on where one was cut short.
+const localTimeout = 2 * time.Minute
+
+// measureTimeout bounds looking at all files of a pod.
+const measureTimeout = 2 * time.Minute
+
 // removeTimeout bounds the removal of a pod's directory, which may hold very many files.
 const removeTimeout = 2 * time.Minute
 
@@ -76,8 +82,17 @@ func (c *client) EnsurePod(ctx context.Context, pod host.Pod, containers []strin
 }
 
 func (c *client) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (string, error) {
-	resp, err := call(ctx, callTimeout, c.host.EnsureVolume, volumeToWire(uid, volume))
+	timeout := callTimeout
+	if volume.Local != nil {
+		timeout = localTimeout
+	}
+	resp, err := call(ctx, timeout, c.host.EnsureVolume, volumeToWire(uid, volume))
 	return resp.GetPath(), err
+}
+
+func (c *client) ReadVolumeFile(ctx context.Context, uid types.UID, file host.VolumeFile) ([]byte, error) {
+	resp, err := call(ctx, callTimeout, c.host.ReadVolumeFile, volumeFileToWire(uid, file))
+	return resp.GetData(), err
 }
 
 func (c *client) WriteFiles(ctx context.Context, uid types.UID, set host.FileSet) (string, error) {

@@ -15,11 +15,16 @@ import (
 
 func volumeToWire(uid types.UID, v host.Volume) *hostpb.EnsureVolumeRequest {
 	out := &hostpb.EnsureVolumeRequest{Uid: string(uid), Name: v.Name}
-	if v.EmptyDir {
+	switch {
+	case v.EmptyDir:
 		out.Source = &hostpb.EnsureVolumeRequest_EmptyDir{EmptyDir: &hostpb.EmptyDirSource{
-			Memory: v.Memory, SizeBytes: v.SizeBytes, Mode: v.Mode, FsGroup: v.FSGroup,
+			Memory: v.Memory, SizeBytes: v.SizeBytes, HugePageBytes: v.HugePageBytes, Mode: v.Mode, FsGroup: v.FSGroup,
 		}}
-	} else {
+	case v.Local != nil:
+		out.Source = &hostpb.EnsureVolumeRequest_Local{Local: &hostpb.LocalSource{
+			Path: v.Local.Path, Block: v.Local.Block, FsGroup: v.Local.FSGroup, OnRootMismatch: v.Local.OnRootMismatch,
+		}}
+	default:
 		out.Source = &hostpb.EnsureVolumeRequest_HostPath{HostPath: &hostpb.HostPathSource{Path: v.HostPath, Type: v.HostPathType}}
 	}
 	return out
@@ -30,9 +35,15 @@ func volumeFromWire(r *hostpb.EnsureVolumeRequest) (host.Volume, error) {
 	switch source := r.GetSource().(type) {
 	case *hostpb.EnsureVolumeRequest_EmptyDir:
 		dir := source.EmptyDir
-		out.EmptyDir, out.Memory, out.SizeBytes, out.Mode, out.FSGroup = true, dir.GetMemory(), dir.GetSizeBytes(), dir.Mode, dir.FsGroup
+		out.EmptyDir, out.Memory, out.SizeBytes, out.HugePageBytes = true, dir.GetMemory(), dir.GetSizeBytes(), dir.GetHugePageBytes()
+		out.Mode, out.FSGroup = dir.Mode, dir.FsGroup
 	case *hostpb.EnsureVolumeRequest_HostPath:
 		out.HostPath, out.HostPathType = source.HostPath.GetPath(), source.HostPath.GetType()
+	case *hostpb.EnsureVolumeRequest_Local:
+		local := source.Local
+		out.Local = &host.LocalVolume{
+			Path: local.GetPath(), Block: local.GetBlock(), FSGroup: local.FsGroup, OnRootMismatch: local.GetOnRootMismatch(),
+		}
 	default:
 		return out, fmt.Errorf("volume %q has a source that this host does not know; upgrade the host: %w", r.GetName(), errdefs.ErrNotImplemented)
 	}
@@ -93,4 +104,13 @@ func subPathFromWire(r *hostpb.EnsureSubPathRequest) (host.SubPath, error) {
 		Volume: r.GetVolume(), Kind: kind, HostPath: r.GetHostPath(), Path: r.GetPath(),
 		Container: r.GetContainer(), Mount: int(r.GetMount()),
 	}, err
+}
+
+func volumeFileToWire(uid types.UID, f host.VolumeFile) *hostpb.ReadVolumeFileRequest {
+	return &hostpb.ReadVolumeFileRequest{Uid: string(uid), Volume: f.Volume, Kind: kindsToWire[f.Kind], Path: f.Path}
+}
+
+func volumeFileFromWire(r *hostpb.ReadVolumeFileRequest) (host.VolumeFile, error) {
+	kind, err := kindFromWire(r.GetKind(), r.GetVolume())
+	return host.VolumeFile{Volume: r.GetVolume(), Kind: kind, Path: r.GetPath()}, err
 }

@@ -40,6 +40,12 @@ func unaryDeadline(method string, req any) time.Duration {
 		return hookDeadline(r.GetTimeout().AsDuration())
 	case *hostpb.ProbeRequest:
 		return withSlack(r.GetTimeout().AsDuration())
+	case *hostpb.EnsureVolumeRequest:
+		if r.GetLocal() != nil {
+			return localTimeout
+		}
+	case *hostpb.MeasurePodRequest:
+		return measureTimeout
 	case *hostpb.RemovePodRequest:
 		return removeTimeout
 	case *hostpb.WriteFilesRequest:

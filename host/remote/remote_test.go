@@ -32,6 +32,7 @@ type fakeHost struct {
 	path    string
 	uids    []types.UID
 	tail    []byte
+	usage   *host.PodUsage
 	records []host.ImageRecord
 	restart int32
 	hook    *host.HookResult
@@ -69,6 +70,16 @@ func (h *fakeHost) WriteFiles(_ context.Context, uid types.UID, set host.FileSet
 func (h *fakeHost) EnsureSubPath(_ context.Context, uid types.UID, part host.SubPath) (string, error) {
 	h.note(uid, part)
 	return h.path, h.err
+}
+
+func (h *fakeHost) ReadVolumeFile(_ context.Context, uid types.UID, file host.VolumeFile) ([]byte, error) {
+	h.note(uid, file)
+	return h.tail, h.err
+}
+
+func (h *fakeHost) PodUsage(_ context.Context, pod host.Pod, layers bool) (*host.PodUsage, error) {
+	h.note(pod, layers)
+	return h.usage, h.err
 }
 
 func (h *fakeHost) EnsureTerminationLog(_ context.Context, uid types.UID, container string, restartCount int32) (string, error) {

@@ -80,6 +80,15 @@ func (s *service) EnsureSubPath(ctx context.Context, r *hostpb.EnsureSubPathRequ
 	return &hostpb.EnsureSubPathResponse{Path: path}, toStatus(err)
 }
 
+func (s *service) ReadVolumeFile(ctx context.Context, r *hostpb.ReadVolumeFileRequest) (*hostpb.ReadVolumeFileResponse, error) {
+	file, err := volumeFileFromWire(r)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	data, err := s.host.ReadVolumeFile(ctx, types.UID(r.GetUid()), file)
+	return &hostpb.ReadVolumeFileResponse{Data: data}, toStatus(err)
+}
+
 func (s *service) EnsureTerminationLog(ctx context.Context, r *hostpb.EnsureTerminationLogRequest) (*hostpb.EnsureTerminationLogResponse, error) {
 	path, err := s.host.EnsureTerminationLog(ctx, types.UID(r.GetUid()), r.GetContainer(), r.GetRestartCount())
 	return &hostpb.EnsureTerminationLogResponse{Path: path}, toStatus(err)

@@ -44,6 +44,14 @@ func fill(t *testing.T, v reflect.Value, n *int) {
 		for i := range 2 {
 			fill(t, v.Index(i), n)
 		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for range 2 {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			fill(t, key, n)
+			fill(t, value, n)
+			v.SetMapIndex(key, value)
+		}
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			v.Set(reflect.ValueOf(time.Unix(int64(*n), int64(*n)).UTC()))
@@ -81,6 +89,11 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	hookResult := filled[host.HookResult](t)
 	records := []host.ImageRecord{{Key: "a", Content: []byte("1")}, {Key: "b", Content: []byte("2")}}
 	fake := &fakeHost{path: "/var/x", records: records, uids: []types.UID{"a", "b"}, tail: []byte("end"), restart: 4, hook: &hookResult}
+	usage := filled[host.PodUsage](t)
+	fake.usage = &usage
+	huge := host.Volume{Name: "v", EmptyDir: true, SizeBytes: 1 << 22, HugePageBytes: 2 << 20}
+	local := host.Volume{Name: "v", Local: &host.LocalVolume{Path: "/d", Block: true, FSGroup: ptr.To[int64](7), OnRootMismatch: true}}
+	file := host.VolumeFile{Volume: "v", Kind: host.EmptyDirVolume, Path: "a/b"}
 	l := connect(t, fake, nil)
 	ctx := t.Context()
 	memory := host.Volume{Name: "v", EmptyDir: true, Memory: true, SizeBytes: 1 << 20, Mode: ptr.To[uint32](0o700), FSGroup: ptr.To[int64](7)}
@@ -100,6 +113,10 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 			return l.client.EnsureVolume(ctx, "u", host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"})
 		}, []any{types.UID("u"), host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"}}, "/var/x"},
 		"EnsureVolume in memory": {func() (any, error) { return l.client.EnsureVolume(ctx, "u", memory) }, []any{types.UID("u"), memory}, "/var/x"},
+		"EnsureVolume huge":      {func() (any, error) { return l.client.EnsureVolume(ctx, "u", huge) }, []any{types.UID("u"), huge}, "/var/x"},
+		"EnsureVolume local":     {func() (any, error) { return l.client.EnsureVolume(ctx, "u", local) }, []any{types.UID("u"), local}, "/var/x"},
+		"ReadVolumeFile":         {func() (any, error) { return l.client.ReadVolumeFile(ctx, "u", file) }, []any{types.UID("u"), file}, []byte("end")},
+		"PodUsage":               {func() (any, error) { return l.client.PodUsage(ctx, pod, true) }, []any{pod, true}, &usage},
 		"WriteFiles":             {func() (any, error) { return l.client.WriteFiles(ctx, "u", fileSet) }, []any{types.UID("u"), fileSet}, "/var/x"},
 		"EnsureSubPath":          {func() (any, error) { return l.client.EnsureSubPath(ctx, "u", part) }, []any{types.UID("u"), part}, "/var/x"},
 		"EnsureTerminationLog":   {func() (any, error) { return l.client.EnsureTerminationLog(ctx, "u", "c", 3) }, []any{types.UID("u"), "c", int32(3)}, "/var/x"},

@@ -71,8 +71,10 @@ type Options struct {
 	Logs    Logs
 	Dirs    Dirs
 	Pods    PodState
-	Clock   clock.WithTicker
-	Logger  *slog.Logger
+	// Spent, if it is set, says that a pod that still exists was ended to free the host's disk: none of its dead containers stays.
+	Spent  func(uid types.UID) bool
+	Clock  clock.WithTicker
+	Logger *slog.Logger
 	// Recorder and Node, if both are set, get the event ContainerGCFailed when a pass had errors.
 	Recorder record.EventRecorder
 	Node     *v1.ObjectReference
@@ -133,7 +135,7 @@ func (c *Collector) pass(ctx context.Context) error {
 	}
 	for _, uid := range dirs {
 		if _, seen := plans[uid]; !seen {
-			plans[uid] = planPod(uid, nil, nil, c.opts.Pods)
+			plans[uid] = c.planPod(uid, nil, nil)
 		}
 	}
 	var (
@@ -168,7 +170,7 @@ func (c *Collector) Collect(ctx context.Context, uid types.UID) error {
 	}
 	p, ok := plans[uid]
 	if !ok {
-		p = planPod(uid, nil, nil, c.opts.Pods)
+		p = c.planPod(uid, nil, nil)
 	}
 	return c.sweep(ctx, p)
 }
@@ -183,5 +185,5 @@ func (c *Collector) plans(ctx context.Context, uid types.UID) (map[types.UID]*pl
 	if err != nil {
 		return nil, fmt.Errorf("listing containers: %w", err)
 	}
-	return planAll(sandboxes, containers, c.opts.Pods), nil
+	return c.planAll(sandboxes, containers), nil
 }

@@ -437,3 +437,14 @@ func TestRunMakesAPassEachMinuteAndTellsOfFailures(t *testing.T) {
 		<-ended
 	})
 }
+
+func TestNoDeadContainerOfASpentPodStays(t *testing.T) {
+	m := newMachine("", "k/0/notready", "k/web/0/exited", "k/web/1/exited", "k/log/0/running")
+	if err := m.collector(Options{Spent: func(uid types.UID) bool { return uid == "k" }}).Collect(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"logs /logs/k-web-0", "remove k-web-0", "logs /logs/k-web-1", "remove k-web-1"}
+	if diff := cmp.Diff(want, m.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}

@@ -3,7 +3,8 @@
 
 // Package gc removes what pods leave behind: dead containers with their logs, stopped sandboxes, and the directories of
 // pods that are gone. Of a pod that still exists the newest dead record of each container and the newest sandbox stay,
-// for `kubectl logs --previous` and because they are the engine's memory; of a pod that is gone nothing stays.
+// for `kubectl logs --previous` and because they are the engine's memory; of a pod that was ended to free the disk only the
+// sandbox does, and of a pod that is gone nothing.
 //
 // It must not know why a pod is gone: it asks whether the content of a UID may be removed, and takes anything short of a
 // yes for a no. Nothing that runs is ever touched, and nothing is concluded from a list that did not arrive whole.

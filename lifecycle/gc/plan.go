@@ -20,6 +20,8 @@ type plan struct {
 	sandboxes  []deadSandbox
 	// everything says that the pod is gone: its directory and logs go too, once nothing of it is in the runtime.
 	everything bool
+	// spent says that none of its dead containers stays, although the pod exists.
+	spent bool
 	// remains says that the runtime has something of the pod that is not removed here.
 	remains bool
 }
@@ -37,24 +39,24 @@ type deadSandbox struct {
 }
 
 // planAll plans for every pod that the runtime has something of. Objects without a UID are nobody's.
-func planAll(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container, pods PodState) map[types.UID]*plan {
+func (c *Collector) planAll(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) map[types.UID]*plan {
 	sandboxesOf := map[types.UID][]*runtimeapi.PodSandbox{}
 	for _, s := range sandboxes {
 		uid := types.UID(s.GetMetadata().GetUid())
 		sandboxesOf[uid] = append(sandboxesOf[uid], s)
 	}
 	containersOf := map[types.UID][]*runtimeapi.Container{}
-	for _, c := range containers {
-		uid := types.UID(c.GetLabels()[cri.LabelPodUID])
-		containersOf[uid] = append(containersOf[uid], c)
+	for _, container := range containers {
+		uid := types.UID(container.GetLabels()[cri.LabelPodUID])
+		containersOf[uid] = append(containersOf[uid], container)
 	}
 	plans := map[types.UID]*plan{}
 	for uid := range sandboxesOf {
-		plans[uid] = planPod(uid, sandboxesOf[uid], containersOf[uid], pods)
+		plans[uid] = c.planPod(uid, sandboxesOf[uid], containersOf[uid])
 	}
 	for uid := range containersOf {
 		if _, done := plans[uid]; !done {
-			plans[uid] = planPod(uid, nil, containersOf[uid], pods)
+			plans[uid] = c.planPod(uid, nil, containersOf[uid])
 		}
 	}
 	delete(plans, "")
@@ -62,9 +64,9 @@ func planAll(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Contai
 }
 
 // planPod plans for one pod.
-func planPod(uid types.UID, sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container, pods PodState) *plan {
-	removable, known := pods(uid)
-	p := &plan{uid: uid, everything: removable}
+func (c *Collector) planPod(uid types.UID, sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) *plan {
+	removable, known := c.opts.Pods(uid)
+	p := &plan{uid: uid, everything: removable, spent: c.opts.Spent != nil && c.opts.Spent(uid)}
 	if !removable && !known {
 		p.remains = true
 		return p
@@ -74,7 +76,7 @@ func planPod(uid types.UID, sandboxes []*runtimeapi.PodSandbox, containers []*ru
 	return p
 }
 
-// planContainers takes every container that does not run, except the newest of each name while the pod exists. The newest
+// planContainers takes every container that does not run, except the newest of each name while the pod exists and is not spent. The newest
 // is the one with the highest restart number: the runtime does not know when a container that it lost was created, and
 // the host's clock may have been set back.
 func (p *plan) planContainers(containers []*runtimeapi.Container) {
@@ -92,7 +94,7 @@ func (p *plan) planContainers(containers []*runtimeapi.Container) {
 		switch {
 		case c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING:
 			p.remains = true
-		case !p.everything && !kept[name]:
+		case !p.everything && !p.spent && !kept[name]:
 			kept[name], p.remains = true, true
 		default:
 			p.containers = append(p.containers, deadContainer{

@@ -39,12 +39,19 @@ type Input struct {
 	// Actuated returns the resources that the runtime was last told of a container that runs; ok is false if nothing is
 	// known. Nil knows none.
 	Actuated func(*cri.ContainerStatus) (r v1.ResourceRequirements, ok bool)
+	// Failure, if it is set, is why the node itself ends the pod.
+	Failure *Failure
 	// Terminal says that the pod was stopped for good: nothing of it runs or will run.
 	Terminal bool
 	// HostIPs are the node's addresses, primary first, at most one of each family.
 	HostIPs []string
 	// Now becomes the time of conditions that change, and the start time of a pod that has none.
 	Now time.Time
+}
+
+// Failure is why the node ends a pod, as its status tells.
+type Failure struct {
+	Reason, Message string
 }
 
 // Generate makes the status of a pod. Times have seconds and termination messages have their final length, so that
@@ -94,6 +101,10 @@ func (g *generation) setPhase(status *v1.PodStatus) {
 		status.Phase = api.Phase
 	case podrules.Terminal(g.old.Phase):
 		status.Phase = g.old.Phase
+	case g.in.Failure != nil:
+		status.Phase = v1.PodFailed
+		status.Reason, status.Message = g.in.Failure.Reason, g.in.Failure.Message
+		return
 	case PastDeadline(g.in.Pod, status.StartTime, g.in.Now):
 		status.Phase = v1.PodFailed
 		status.Reason = ReasonDeadlineExceeded

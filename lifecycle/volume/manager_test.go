@@ -75,6 +75,10 @@ func (f *fakeDirs) EnsureSubPath(_ context.Context, uid types.UID, part host.Sub
 	return path, f.do("part %s", part.Path)
 }
 
+func (f *fakeDirs) ReadVolumeFile(_ context.Context, uid types.UID, file host.VolumeFile) ([]byte, error) {
+	return []byte(file.Path), f.do("read %s/%s/%s/%s", uid, file.Kind, file.Volume, file.Path)
+}
+
 func (f *fakeDirs) EnsureTerminationLog(_ context.Context, uid types.UID, container string, restartCount int32) (string, error) {
 	path := fmt.Sprintf("/root/pods/%s/containers/%s/%d", uid, container, restartCount)
 	return path, f.do("log %s", path)

@@ -96,6 +96,18 @@ func (h *Host) EnsureSubPath(ctx context.Context, uid types.UID, part host.SubPa
 	return path.Join("/root-dir/pods", string(uid), "volume-subpaths", part.Volume, part.Path), err
 }
 
+// ReadVolumeFile finds no file.
+func (h *Host) ReadVolumeFile(ctx context.Context, uid types.UID, file host.VolumeFile) ([]byte, error) {
+	return nil, h.call(ctx, "ReadVolumeFile", uid, func(context.Context) error {
+		return fmt.Errorf("file %q: %w", file.Path, errdefs.ErrNotFound)
+	})
+}
+
+// PodUsage says that pods take nothing.
+func (h *Host) PodUsage(ctx context.Context, pod host.Pod, _ bool) (*host.PodUsage, error) {
+	return &host.PodUsage{}, h.call(ctx, "PodUsage", pod.UID, func(context.Context) error { return nil })
+}
+
 // EnsureTerminationLog returns where the file would be.
 func (h *Host) EnsureTerminationLog(ctx context.Context, uid types.UID, c string, n int32) (string, error) {
 	err := h.call(ctx, "EnsureTerminationLog", uid, func(context.Context) error { return nil })

@@ -1,0 +1,126 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the group of a volume can do with what is in it, the kubelet's bits.
+const (
+	groupFile      = 0o660
+	groupDirectory = unix.S_ISGID | groupFile | 0o110
+)
+
+// giveToGroup makes a directory, with everything in it, belong to a group that can read and write it. The directory itself comes last:
+// if that is as it should be, so is the rest, unless somebody changed it since. Nothing is followed.
+func giveToGroup(ctx context.Context, path string, group int, onMismatch bool) error {
+	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if onMismatch {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+			return err
+		}
+		if belongs(&st, group) {
+			return nil
+		}
+	}
+	return giveDirectory(ctx, dir, group, 1)
+}
+
+// belongs says whether a file is the group's already.
+func belongs(st *unix.Stat_t, group int) bool {
+	bits := uint32(groupFile)
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		bits = groupDirectory
+	}
+	return int(st.Gid) == group && st.Mode&bits == bits
+}
+
+func giveDirectory(ctx context.Context, dir *os.File, group, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("directories are nested deeper than %d", maxDepth)
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		names, err := dir.Readdirnames(readEntries)
+		for _, name := range names {
+			if err := giveEntry(ctx, dir, name, group, depth); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return give(dir, group)
+		}
+		if err != nil {
+			return fmt.Errorf("reading a directory: %w", err)
+		}
+	}
+}
+
+func giveEntry(ctx context.Context, dir *os.File, name string, group, depth int) error {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening %q: %w", name, err)
+	}
+	entry := os.NewFile(uintptr(fd), name)
+	defer entry.Close()
+	info, err := entry.Stat()
+	if err != nil {
+		return fmt.Errorf("looking at %q: %w", name, err)
+	}
+	if !info.IsDir() {
+		return give(entry, group)
+	}
+	below, err := os.OpenFile(fdPath(entry), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening %q: %w", name, err)
+	}
+	defer below.Close()
+	return giveDirectory(ctx, below, group, depth+1)
+}
+
+// give makes one open file the group's. Links have no mode.
+func give(file *os.File, group int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return fmt.Errorf("looking at %q: %w", file.Name(), err)
+	}
+	if int(st.Gid) != group {
+		if err := unix.Fchownat(int(file.Fd()), "", -1, group, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("giving %q to group %d: %w", file.Name(), group, err)
+		}
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return nil
+	}
+	bits := uint32(groupFile)
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		bits = groupDirectory
+	}
+	// A change of the group may have cleared special bits, so that a mode that looks right is set all the same.
+	if st.Mode&bits == bits && int(st.Gid) == group {
+		return nil
+	}
+	if err := unix.Fchmodat(unix.AT_FDCWD, fdPath(file), (st.Mode&0o7777)|bits, 0); err != nil {
+		return fmt.Errorf("setting the mode of %q: %w", file.Name(), err)
+	}
+	return nil
+}
