@@ -28,6 +28,7 @@ type ContainerInput struct {
 	Command []string
 	Args    []string
 	Mounts  []*runtimeapi.Mount
+	Devices []*runtimeapi.Device
 	// TargetID is the container whose processes this one sees, "" for none. It has no effect if the pod's containers share
 	// their processes anyhow.
 	TargetID string
@@ -77,6 +78,7 @@ func ContainerConfig(in ContainerInput) (*runtimeapi.ContainerConfig, error) {
 		WorkingDir:  c.WorkingDir,
 		Envs:        in.Env,
 		Mounts:      in.Mounts,
+		Devices:     in.Devices,
 		Labels:      labels,
 		Annotations: annotations,
 		LogPath:     logPath,

@@ -165,7 +165,10 @@ func (e *Engine) assemble() {
 		Runtime: o.Runtime, Hooks: o.Host, Clock: o.Clock, Recorder: o.Recorder,
 		Logger: part(o.Logger, "termination"), Registerer: o.Registerer,
 	})
-	e.volumes = volume.New(volume.Options{Dirs: o.Host, Files: o.Host, Objects: o.Objects, Allocatable: e.allocatable, Clock: o.Clock})
+	e.volumes = volume.New(volume.Options{
+		Dirs: o.Host, Files: o.Host, Objects: o.Objects, Claims: o.Objects, NodeLabels: e.nodeLabels,
+		Allocatable: e.allocatable, Clock: o.Clock,
+	})
 	e.images = image.New(image.Options{
 		Images: o.Runtime, Records: o.Host, Secrets: o.Objects, Clock: o.Clock, Recorder: o.Recorder, Logger: part(o.Logger, "image"), Registerer: o.Registerer,
 	})

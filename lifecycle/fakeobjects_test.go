@@ -81,3 +81,13 @@ func (f *fakeObjects) change(do func()) {
 	defer f.mu.Unlock()
 	do()
 }
+
+// Claim finds no claim.
+func (*fakeObjects) Claim(_ context.Context, _ *v1.Pod, name string) (*v1.PersistentVolumeClaim, error) {
+	return nil, fmt.Errorf("persistentvolumeclaims %q %w", name, errdefs.ErrNotFound)
+}
+
+// PersistentVolume finds no volume.
+func (*fakeObjects) PersistentVolume(_ context.Context, _ *v1.Pod, name string) (*v1.PersistentVolume, error) {
+	return nil, fmt.Errorf("persistentvolumes %q %w", name, errdefs.ErrNotFound)
+}

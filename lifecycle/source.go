@@ -58,6 +58,7 @@ type Objects interface {
 	image.Secrets
 	podenv.Objects
 	volume.Objects
+	volume.Claims
 	// Forget drops what is kept for a pod that has ended.
 	Forget(uid types.UID)
 }

@@ -32,7 +32,7 @@ func (e *Engine) SyncPod(ctx context.Context, _ podworker.UpdateType, pod *v1.Po
 	if err != nil {
 		return out, err
 	}
-	if st.Reason != status.ReasonDeadlineExceeded && e.exits.Complete(pod, rs) {
+	if st.Reason != status.ReasonDeadlineExceeded && e.evicted.failure(pod.UID) == nil && e.exits.Complete(pod, rs) {
 		out.Terminal = true // sidecars, which may still run, are stopped after the hooks
 		return out, nil
 	}

@@ -80,6 +80,18 @@ func (e *Engine) nodeFacts() admission.Facts {
 	return facts
 }
 
+// nodeLabels returns the labels of the node as last known. They are shared.
+func (e *Engine) nodeLabels() map[string]string {
+	if e.opts.Node == nil {
+		return nil
+	}
+	node := e.opts.Node()
+	if node == nil {
+		return nil
+	}
+	return node.Labels
+}
+
 // allocatable returns what the node can give to pods, nil as long as that is not known. It is shared.
 func (e *Engine) allocatable() v1.ResourceList {
 	if e.opts.Node == nil {

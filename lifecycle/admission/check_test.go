@@ -96,13 +96,11 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 			"spec.volumes[0].projected.sources[1].clusterTrustBundle", "mount a ConfigMap"},
 		{`{volumes: [{name: p, projected: {sources: [{podCertificate: {signerName: x}}]}}], containers: [{name: c}]}`,
 			"spec.volumes[0].projected.sources[0].podCertificate", "mount a Secret"},
-		{`{containers: [{name: a}, {name: b, volumeDevices: [{name: d}]}]}`, "spec.containers[1].volumeDevices", "remove them"},
+		{`{containers: [{name: a}, {name: b, resources: {claims: [{name: d}]}}]}`, "spec.containers[1].resources.claims", "remove them"},
 		{`{initContainers: [{name: side, restartPolicy: Always, lifecycle: {postStart: {tcpSocket: {port: 1}}}}], containers: [{name: a}]}`,
 			"spec.initContainers[0].lifecycle.postStart.tcpSocket", "use exec or httpGet"},
-		{`{ephemeralContainers: [{name: d, targetContainerName: a, volumeDevices: [{name: b}]}], containers: [{name: a}]}`,
-			"spec.ephemeralContainers[0].volumeDevices", "remove them"},
-		{`{containers: [{name: a, env: [{name: X, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]}]}`,
-			"spec.containers[0].env[0].valueFrom.fileKeyRef", "use a ConfigMap or a Secret"},
+		{`{ephemeralContainers: [{name: d, targetContainerName: a, resources: {claims: [{name: b}]}}], containers: [{name: a}]}`,
+			"spec.ephemeralContainers[0].resources.claims", "remove them"},
 		{`{containers: [{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]}`,
 			"spec.containers[0].resources.limits[nvidia.com/gpu]", "no such resource"},
 		{`{containers: [{name: a, lifecycle: {preStop: {tcpSocket: {port: 3}}}}]}`,
@@ -128,12 +126,12 @@ metadata: {annotations: {tombolo.dev/prestop-on-exit: "yes"}}
 spec:
 	hostUsers: false
 	volumes: [{name: s, nfs: {server: x}}]
-	containers: [{name: a, stdin: true, volumeDevices: [{name: d}]}, {name: b, ports: [{hostPort: 1}]}]
+	containers: [{name: a, stdin: true, resources: {claims: [{name: d}]}}, {name: b, ports: [{hostPort: 1}]}]
 `)
 	const want = "this node cannot run the pod as it is written: " +
 		"metadata.annotations[tombolo.dev/prestop-on-exit] (with true, preStop also runs after a container ended by itself; use true or false); " +
 		"spec.volumes[0].nfs (mount it on the host and use a hostPath); " +
-		"spec.containers[0].volumeDevices (block devices are not attached; remove them); " +
+		"spec.containers[0].resources.claims (devices are not allocated; remove them); " +
 		"spec.hostUsers (user namespaces are not set up; remove it)"
 	r := Check(pod, Facts{})
 	if r == nil {
@@ -147,13 +145,14 @@ spec:
 func TestMessageFitsIntoAnEventAndTellsHowMuchIsLeftOut(t *testing.T) {
 	pod := &v1.Pod{}
 	for i := range 60 {
-		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: fmt.Sprint(i), VolumeDevices: []v1.VolumeDevice{{}}})
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{
+			Name: fmt.Sprint(i), Resources: v1.ResourceRequirements{Claims: []v1.ResourceClaim{{}}}})
 	}
 	message := Check(pod, Facts{}).Message
 	if len(message) > maxMessage {
 		t.Errorf("%d bytes, more than %d", len(message), maxMessage)
 	}
-	listed := strings.Count(message, "volumeDevices")
+	listed := strings.Count(message, "resources.claims")
 	if want := fmt.Sprintf("; and %d more fields", 60-listed); listed < 10 || !strings.HasSuffix(message, want) {
 		t.Errorf("%d fields are listed, and the message does not end with %q: %s", listed, want, message)
 	}

@@ -98,8 +98,8 @@ var volumeRules = []rule{
 	{path: "projected.sources[].podCertificate", note: "certificates are not requested; mount a Secret with one"},
 	{path: "projected.defaultMode", verdict: supported},
 	{path: "projected.defaultUser", verdict: supported},
-	{path: "persistentVolumeClaim", note: noStorage},
-	{path: "ephemeral", note: noStorage},
+	{path: "persistentVolumeClaim", verdict: supported, note: claimsNote},
+	{path: "ephemeral", verdict: supported, note: claimsNote},
 	{path: "csi", note: noStorage},
 	{path: "image", note: "images are not mounted; put the files into the container's image"},
 	{path: "nfs", note: "mount it on the host and use a hostPath"},
@@ -146,7 +146,7 @@ var containerRules = []rule{
 	{path: "env[].valueFrom.resourceFieldRef", verdict: supported},
 	{path: "env[].valueFrom.configMapKeyRef", verdict: supported},
 	{path: "env[].valueFrom.secretKeyRef", verdict: supported},
-	{path: "env[].valueFrom.fileKeyRef", note: "files of volumes are not read; use a ConfigMap or a Secret"},
+	{path: "env[].valueFrom.fileKeyRef", verdict: supported},
 	{path: "resources", verdict: inside},
 	{path: "resources.limits", verdict: inside},
 	{path: "resources.limits[cpu]", verdict: supported},
@@ -171,7 +171,7 @@ var containerRules = []rule{
 	{path: "volumeMounts[].subPath", verdict: supported},
 	{path: "volumeMounts[].subPathExpr", verdict: supported},
 	{path: "volumeMounts[].bindMountOptions", note: "they are not applied; remove them"},
-	{path: "volumeDevices", note: "block devices are not attached; remove them"},
+	{path: "volumeDevices", verdict: supported, note: "PersistentVolumes of type `local`"},
 	{path: "livenessProbe", verdict: supported, note: probedByHost},
 	{path: "readinessProbe", verdict: supported, note: probedByHost},
 	{path: "startupProbe", verdict: supported, note: probedByHost},
@@ -224,6 +224,7 @@ const (
 	// Profiles are files of the host.
 	seccompOnHost  = "`Localhost` profiles are files below `seccomp` in the host's root directory"
 	appArmorOnHost = "`Localhost` profiles must be loaded on the host; a host without AppArmor refuses the pod"
-	noStorage      = "storage is not attached; use a hostPath"
+	noStorage      = "storage is not attached; use a claim that is bound to a PersistentVolume of type local or hostPath, or a hostPath"
+	claimsNote     = "bound to PersistentVolumes of type `local` and `hostPath`; for others an event `FailedMount` says what to do"
 	noDevices      = "devices are not allocated; remove them"
 )

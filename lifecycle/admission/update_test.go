@@ -13,7 +13,7 @@ import (
 
 func TestCheckUpdateTellsOnlyOfChangesWithoutEffect(t *testing.T) {
 	debug := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}
-	second := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "second", VolumeDevices: []v1.VolumeDevice{{}}}}
+	second := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "second", Resources: v1.ResourceRequirements{Claims: []v1.ResourceClaim{{}}}}}
 	for _, tc := range []struct {
 		name   string
 		before func(*v1.Pod)
@@ -34,7 +34,7 @@ func TestCheckUpdateTellsOnlyOfChangesWithoutEffect(t *testing.T) {
 			name:   "a second debug container",
 			before: func(p *v1.Pod) { p.Spec.EphemeralContainers = []v1.EphemeralContainer{debug} },
 			change: func(p *v1.Pod) { p.Spec.EphemeralContainers = []v1.EphemeralContainer{debug, second} },
-			want:   []string{"spec.ephemeralContainers[1].volumeDevices"},
+			want:   []string{"spec.ephemeralContainers[1].resources.claims"},
 		},
 		{
 			name:   "something else in a pod that has a debug container",

@@ -17,6 +17,7 @@ type Input struct {
 	Pod       *v1.Pod
 	Container *v1.Container
 	Objects   Objects
+	Files     Files
 	// PodIPs are the pod's addresses and HostIPs those of the node, the primary ones first.
 	PodIPs, HostIPs []string
 	// Node is the node as last known, nil if it is not.
@@ -42,6 +43,7 @@ func Resolve(ctx context.Context, in Input) (*Output, error) {
 	}
 	r := &resolver{
 		Input: in, configMaps: map[string]*v1.ConfigMap{}, secrets: map[string]*v1.Secret{}, links: links, values: map[string]string{},
+		files: map[[2]string][]byte{},
 	}
 	if err := r.envFrom(ctx); err != nil {
 		return nil, err
@@ -67,6 +69,8 @@ type resolver struct {
 	// configMaps and secrets are those that were read: all variables see the same version.
 	configMaps map[string]*v1.ConfigMap
 	secrets    map[string]*v1.Secret
+	// files are those that were read, by volume and path.
+	files map[[2]string][]byte
 	// links are the variables that announce Services.
 	links map[string]string
 	// values are the variables so far, and names their order.

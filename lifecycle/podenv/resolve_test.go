@@ -259,8 +259,6 @@ func TestResolveSaysWhatIsMissingInTheKubeletsWords(t *testing.T) {
 		{"a key of a Secret", `{env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]}`, nil, "couldn't find key k in Secret ns/s", nil},
 		{"a field", `{env: [{name: A, valueFrom: {fieldRef: {fieldPath: status.phase}}}]}`, nil, "unsupported fieldPath: status.phase", nil},
 		{"the API", `{name: c}`, away, away.Error(), errdefs.IsUnavailable},
-		{"a file", `{env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]}`, nil,
-			"reading variables from files is not supported: not implemented", errdefs.IsNotImplemented},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := objects()

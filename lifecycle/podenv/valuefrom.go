@@ -33,7 +33,7 @@ func (r *resolver) valueFrom(ctx context.Context, from *v1.EnvVarSource) (value 
 	case from.SecretKeyRef != nil:
 		return r.secretKey(ctx, from.SecretKeyRef)
 	case from.FileKeyRef != nil:
-		return "", false, fmt.Errorf("reading variables from files is not supported: %w", errdefs.ErrNotImplemented)
+		return r.fileKey(ctx, from.FileKeyRef)
 	default:
 		return "", true, nil
 	}

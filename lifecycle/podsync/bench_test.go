@@ -216,6 +216,12 @@ func (f *fakeVolumes) Prepare(_ context.Context, _ *v1.Pod, anew bool) error {
 	return f.prepare
 }
 
+func (f *fakeVolumes) ReadFile(context.Context, *v1.Pod, string, string) ([]byte, error) {
+	return []byte("NAME='from a file'"), nil
+}
+
+func (f *fakeVolumes) Devices(*v1.Pod, *v1.Container) ([]*runtimeapi.Device, error) { return nil, nil }
+
 func (f *fakeVolumes) Refresh(context.Context, *v1.Pod) error {
 	f.refreshed++
 	return f.refresh

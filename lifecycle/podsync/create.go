@@ -75,6 +75,10 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}
+	devices, err := p.opts.Volumes.Devices(p.pod, c)
+	if err != nil {
+		return cri.ContainerInput{}, err
+	}
 	target, err := targetOf(p.pod, p.status, c.Name)
 	if err != nil {
 		return cri.ContainerInput{}, err
@@ -85,7 +89,7 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	}
 	return cri.ContainerInput{
 		Pod: p.pod, Container: c, RestartCount: number, ImageRef: imageRef, Image: image,
-		Env: env.Env, Command: env.Command, Args: env.Args, Mounts: mounts, Identity: p.opts.Identity, TargetID: target,
+		Env: env.Env, Command: env.Command, Args: env.Args, Mounts: mounts, Devices: devices, Identity: p.opts.Identity, TargetID: target,
 		NodeMemoryBytes: p.facts.MemoryBytes, CgroupVersion: p.facts.CgroupVersion,
 		SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
 	}, nil
@@ -102,7 +106,7 @@ func (p *pass) reachReferences(ctx context.Context, c *v1.Container) error {
 
 // environment resolves the variables of a container as things are now.
 func (p *pass) environment(ctx context.Context, c *v1.Container) (*podenv.Output, error) {
-	in := podenv.Input{Pod: p.pod, Container: c, Objects: p.opts.Objects}
+	in := podenv.Input{Pod: p.pod, Container: c, Objects: p.opts.Objects, Files: p.opts.Volumes}
 	if p.opts.HostIPs != nil {
 		in.HostIPs = p.opts.HostIPs()
 	}

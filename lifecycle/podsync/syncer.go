@@ -64,12 +64,15 @@ type Images interface {
 // Volumes makes the volumes of a pod available on the host. All methods are idempotent. A *volume.UnmountedError is about
 // the volumes themselves.
 type Volumes interface {
+	podenv.Files
 	// Prepare makes the pod's directories, its log directories included, and its volumes; anew those that were made before, too.
 	Prepare(ctx context.Context, pod *v1.Pod, anew bool) error
 	// Refresh brings the contents of volumes up to date that were made before.
 	Refresh(ctx context.Context, pod *v1.Pod) error
 	// Mounts returns the mounts of a container with that environment, its termination message file included.
 	Mounts(ctx context.Context, pod *v1.Pod, c *v1.Container, restartCount int32, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error)
+	// Devices returns the disks that a container gets.
+	Devices(pod *v1.Pod, c *v1.Container) ([]*runtimeapi.Device, error)
 }
 
 // Files makes files that are mounted into containers.

@@ -13,9 +13,6 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/volume"
 )
 
-// reasonMount is the kubelet's reason for events about volumes.
-const reasonMount = "FailedMount"
-
 // prepare makes ready what a start needs. It comes before the kills: what runs is not stopped as long as nothing could
 // take its place.
 func (p *pass) prepare(ctx context.Context) error {
@@ -55,13 +52,13 @@ func (p *pass) tellUnmounted(ctx context.Context, err error) {
 	}
 	var unmounted *volume.UnmountedError
 	if !errors.As(err, &unmounted) {
-		p.event(v1.EventTypeWarning, reasonMount, fmt.Sprintf("Unable to attach or mount volumes: %v", err))
+		p.event(v1.EventTypeWarning, volume.ReasonMount, fmt.Sprintf("Unable to attach or mount volumes: %v", err))
 		return
 	}
 	for _, cause := range unmounted.Causes {
-		p.event(v1.EventTypeWarning, reasonMount, cause.Error())
+		p.event(v1.EventTypeWarning, cause.Reason(), cause.Error())
 	}
 	if unmounted.TimedOut {
-		p.event(v1.EventTypeWarning, reasonMount, unmounted.Summary())
+		p.event(v1.EventTypeWarning, volume.ReasonMount, unmounted.Summary())
 	}
 }

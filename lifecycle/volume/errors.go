@@ -4,12 +4,19 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
 
-// SetUpError says that one volume could not be made ready. Its text is the kubelet's for the event FailedMount.
+// Reasons of events, the kubelet's.
+const (
+	ReasonMount = "FailedMount"
+	ReasonMap   = "FailedMapVolume"
+)
+
+// SetUpError says that one volume could not be made ready. Its text is the kubelet's for an event.
 type SetUpError struct {
 	Volume string
 	Err    error
@@ -17,11 +24,51 @@ type SetUpError struct {
 
 // Error returns the kubelet's text.
 func (e *SetUpError) Error() string {
-	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+	var operation *operationError
+	var unprocessed *unprocessedError
+	switch {
+	case errors.As(e.Err, &unprocessed):
+		return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], unattached volumes=[], failed to process volumes=[%s]: %v",
+			e.Volume, e.Volume, e.Err)
+	case errors.As(e.Err, &operation):
+		return e.Err.Error()
+	default:
+		return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+	}
+}
+
+// Reason returns the kubelet's reason for the event.
+func (e *SetUpError) Reason() string {
+	var operation *operationError
+	if errors.As(e.Err, &operation) && operation.block {
+		return ReasonMap
+	}
+	return ReasonMount
 }
 
 // Unwrap returns what the host said.
 func (e *SetUpError) Unwrap() error { return e.Err }
+
+// unprocessedError says that it is not known what a volume is made of.
+type unprocessedError struct{ text string }
+
+// Error returns the kubelet's text.
+func (e *unprocessedError) Error() string { return e.text }
+
+// operationError says that something could not be done with a PersistentVolume.
+type operationError struct {
+	operation, volume string
+	block             bool
+	err               error
+}
+
+// Error returns the kubelet's text.
+func (e *operationError) Error() string {
+	return fmt.Sprintf("%s failed for volume %q : %v", e.operation, e.volume, e.err)
+}
+
+// Unwrap returns what went wrong.
+func (e *operationError) Unwrap() error { return e.err }
 
 // Timeout is how long the kubelet waits for the volumes of a pod before it tells of them all together.
 const Timeout = 2*time.Minute + 3*time.Second

@@ -6,6 +6,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,11 +38,16 @@ type Objects interface {
 	Token(ctx context.Context, pod *v1.Pod, audience string, expirationSeconds int64) (string, error)
 }
 
-// Options are what a Manager needs. All fields are required.
+// Options are what a Manager needs. All fields but Plugins are required.
 type Options struct {
 	Dirs    Dirs
 	Files   host.Volumes
 	Objects Objects
+	Claims  Claims
+	// Plugins make PersistentVolumes ready beside those that name what exists on the host. It may be empty.
+	Plugins []Plugin
+	// NodeLabels returns the labels of the node, nil as long as they are not known.
+	NodeLabels func() map[string]string
 	// Allocatable returns what the node can give to pods, nil as long as that is not known.
 	Allocatable func() v1.ResourceList
 	Clock       clock.PassiveClock
@@ -49,7 +55,8 @@ type Options struct {
 
 // Manager makes volumes ready. See the package documentation for its concurrency.
 type Manager struct {
-	opts Options
+	opts    Options
+	plugins []Plugin
 
 	mu   sync.Mutex
 	pods map[types.UID]state
@@ -57,9 +64,9 @@ type Manager struct {
 
 // state is what is known of a pod's volumes. Its maps are not changed any more.
 type state struct {
-	// ready says that every volume was made; paths are where they are on the host.
-	ready bool
-	paths map[string]string
+	// ready says that every volume was made; places are where they are on the host.
+	ready  bool
+	places map[string]place
 	// containers is the number of containers then: ephemeral ones may be added to a pod that runs.
 	containers int
 	// written are the digests of the file sets that the host was given last, by volume.
@@ -68,9 +75,16 @@ type state struct {
 	failing time.Time
 }
 
+// place is where a volume is.
+type place struct {
+	path string
+	// readOnly says that it is never mounted for writing; block says that it is a disk and not a directory.
+	readOnly, block bool
+}
+
 // New returns a Manager.
 func New(o Options) *Manager {
-	return &Manager{opts: o, pods: map[types.UID]state{}}
+	return &Manager{opts: o, plugins: append([]Plugin{existing{o.Dirs}}, o.Plugins...), pods: map[types.UID]state{}}
 }
 
 // Prepare makes the pod's directories and every volume that one of its containers mounts. Once it succeeded it does nothing
@@ -94,11 +108,11 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, anew bool) error {
 	}
 	s := m.newSetUp(pod, before)
 	if err := s.run(ctx, func(*v1.Volume) bool { return true }); err != nil {
-		before.paths, before.written = s.paths, s.written
+		before.places, before.written = s.places, s.written
 		m.remember(pod.UID, before)
 		return err
 	}
-	after := state{ready: len(s.causes) == 0, paths: s.paths, containers: len(names), written: s.written}
+	after := state{ready: len(s.causes) == 0, places: s.places, containers: len(names), written: s.written}
 	if !after.ready {
 		after.failing = before.failing
 		if after.failing.IsZero() {
@@ -115,7 +129,7 @@ func (m *Manager) Refresh(ctx context.Context, pod *v1.Pod) error {
 	before := m.state(pod.UID)
 	s := m.newSetUp(pod, before)
 	err := s.run(ctx, isFileSet)
-	before.paths, before.written = s.paths, s.written
+	before.places, before.written = s.places, s.written
 	m.remember(pod.UID, before)
 	if err != nil {
 		return err
@@ -161,13 +175,18 @@ func containerNames(spec *v1.PodSpec) []string {
 	return names
 }
 
-// mountedVolumes names the volumes that a container uses; others are never made, as in the kubelet.
-func mountedVolumes(spec *v1.PodSpec) map[string]bool {
-	used := map[string]bool{}
+// usesOf says whether some container mounts a volume, and whether one has it as a device. One that nobody uses is never made, as
+// in the kubelet.
+func usesOf(spec *v1.PodSpec, volume string) (mounted, mapped bool) {
 	for _, mounts := range volumeMounts(spec) {
-		for i := range mounts {
-			used[mounts[i].Name] = true
-		}
+		mounted = mounted || slices.ContainsFunc(mounts, func(m v1.VolumeMount) bool { return m.Name == volume })
 	}
-	return used
+	is := func(d v1.VolumeDevice) bool { return d.Name == volume }
+	for i := range spec.InitContainers {
+		mapped = mapped || slices.ContainsFunc(spec.InitContainers[i].VolumeDevices, is)
+	}
+	for i := range spec.Containers {
+		mapped = mapped || slices.ContainsFunc(spec.Containers[i].VolumeDevices, is)
+	}
+	return mounted, mapped
 }

@@ -39,7 +39,7 @@ var (
 // newManager returns a Manager on a node that can give 8 GiB.
 func newManager(dirs *fakeDirs, objects *fakeObjects) *Manager {
 	return New(Options{
-		Dirs: dirs, Files: dirs, Objects: objects, Clock: clock.RealClock{},
+		Dirs: dirs, Files: dirs, Objects: objects, Claims: objects, Clock: clock.RealClock{}, NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "here"} },
 		Allocatable: func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Gi")} },
 	})
 }
@@ -57,6 +57,9 @@ func (f *fakeDirs) EnsurePod(_ context.Context, pod host.Pod, containers []strin
 func (f *fakeDirs) EnsureVolume(_ context.Context, uid types.UID, v host.Volume) (string, error) {
 	f.volumes = append(f.volumes, v)
 	path := v.HostPath
+	if v.Local != nil {
+		path = v.Local.Path
+	}
 	if v.EmptyDir {
 		path = "/root/pods/" + string(uid) + "/" + v.Name
 	}

@@ -24,19 +24,20 @@ import (
 func (m *Manager) Mounts(
 	ctx context.Context, pod *v1.Pod, container *v1.Container, restartCount int32, env []*runtimeapi.KeyValue,
 ) ([]*runtimeapi.Mount, error) {
-	paths := m.state(pod.UID).paths
+	places := m.state(pod.UID).places
 	mounts := make([]*runtimeapi.Mount, 0, len(container.VolumeMounts)+1)
 	for i := range container.VolumeMounts {
 		mount := &container.VolumeMounts[i]
 		at := slices.IndexFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == mount.Name })
-		hostPath, ok := paths[mount.Name]
+		volumeAt, ok := places[mount.Name]
 		if at < 0 || !ok {
 			return nil, fmt.Errorf("cannot find volume %q to mount into container %q", mount.Name, container.Name)
 		}
 		volume := &pod.Spec.Volumes[at]
+		hostPath := volumeAt.path
 		part, err := subPath(mount, env)
 		if err == nil && part != "" {
-			hostPath, err = m.part(ctx, pod.UID, volume, host.SubPath{Path: part, Container: container.Name, Mount: i})
+			hostPath, err = m.part(ctx, pod.UID, volume, host.SubPath{HostPath: hostPath, Path: part, Container: container.Name, Mount: i})
 		}
 		if err != nil {
 			return nil, err
@@ -47,7 +48,7 @@ func (m *Manager) Mounts(
 		}
 		mounts = append(mounts, &runtimeapi.Mount{
 			HostPath: hostPath, ContainerPath: absolute(mount.MountPath), Propagation: propagation,
-			Readonly: mount.ReadOnly || isFileSet(volume),
+			Readonly: mount.ReadOnly || volumeAt.readOnly,
 		})
 	}
 	if container.TerminationMessagePath == "" {
@@ -58,6 +59,24 @@ func (m *Manager) Mounts(
 		return nil, fmt.Errorf("making the termination message file of container %q: %w", container.Name, err)
 	}
 	return append(mounts, &runtimeapi.Mount{HostPath: file, ContainerPath: absolute(container.TerminationMessagePath)}), nil
+}
+
+// Devices returns the disks that a container gets. The pod must be prepared.
+func (m *Manager) Devices(pod *v1.Pod, container *v1.Container) ([]*runtimeapi.Device, error) {
+	places := m.state(pod.UID).places
+	devices := make([]*runtimeapi.Device, 0, len(container.VolumeDevices))
+	for _, device := range container.VolumeDevices {
+		disk, ok := places[device.Name]
+		if !ok || !disk.block {
+			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", device.Name, container.Name)
+		}
+		permissions := "mrw"
+		if disk.readOnly {
+			permissions = "r"
+		}
+		devices = append(devices, &runtimeapi.Device{HostPath: disk.path, ContainerPath: absolute(device.DevicePath), Permissions: permissions})
+	}
+	return devices, nil
 }
 
 func toPropagation(mode *v1.MountPropagationMode) (runtimeapi.MountPropagation, error) {

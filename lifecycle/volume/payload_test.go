@@ -26,6 +26,8 @@ import (
 type fakeObjects struct {
 	configMaps map[string]*v1.ConfigMap
 	secrets    map[string]*v1.Secret
+	claims     map[string]*v1.PersistentVolumeClaim
+	persistent map[string]*v1.PersistentVolume
 	token      string
 	err        error
 }

@@ -21,24 +21,23 @@ import (
 type setUp struct {
 	*Manager
 	pod     *v1.Pod
-	paths   map[string]string
+	places  map[string]place
 	written map[string]digest
 	causes  []*SetUpError
 }
 
 func (m *Manager) newSetUp(pod *v1.Pod, before state) *setUp {
-	s := &setUp{Manager: m, pod: pod, paths: map[string]string{}, written: map[string]digest{}}
-	maps.Copy(s.paths, before.paths)
+	s := &setUp{Manager: m, pod: pod, places: map[string]place{}, written: map[string]digest{}}
+	maps.Copy(s.places, before.places)
 	maps.Copy(s.written, before.written)
 	return s
 }
 
 // run makes the mounted volumes that are wanted. An error says that the host could not be asked, or that ctx ended.
 func (s *setUp) run(ctx context.Context, wanted func(*v1.Volume) bool) error {
-	mounted := mountedVolumes(&s.pod.Spec)
 	for i := range s.pod.Spec.Volumes {
 		v := &s.pod.Spec.Volumes[i]
-		if !mounted[v.Name] || !wanted(v) {
+		if mounted, mapped := usesOf(&s.pod.Spec, v.Name); !mounted && !mapped || !wanted(v) {
 			continue
 		}
 		err := s.one(ctx, v)
@@ -57,12 +56,20 @@ func (s *setUp) one(ctx context.Context, v *v1.Volume) (err error) {
 	if isFileSet(v) {
 		return s.files(ctx, v)
 	}
-	want, err := s.directory(v)
+	var at place
+	if claimOf(s.pod, v) != "" {
+		at, err = s.claimed(ctx, v)
+	} else {
+		var want host.Volume
+		if want, err = s.directory(v); err == nil {
+			at.path, err = s.opts.Dirs.EnsureVolume(ctx, s.pod.UID, want)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	s.paths[v.Name], err = s.opts.Dirs.EnsureVolume(ctx, s.pod.UID, want)
-	return err
+	s.places[v.Name] = at
+	return nil
 }
 
 // directory says what the host has to make of a volume that is a directory of its own or one that exists.
@@ -103,7 +110,7 @@ func (s *setUp) files(ctx context.Context, v *v1.Volume) error {
 		return errors.New(err.Error()) // whatever class it is of, it says nothing of the host
 	}
 	now := digestOf(set)
-	if _, known := s.paths[v.Name]; known && s.written[v.Name] == now {
+	if _, known := s.places[v.Name]; known && s.written[v.Name] == now {
 		return nil
 	}
 	delete(s.written, v.Name) // if the answer is lost, nobody knows what the host has
@@ -111,7 +118,7 @@ func (s *setUp) files(ctx context.Context, v *v1.Volume) error {
 	if err != nil {
 		return err
 	}
-	s.paths[v.Name], s.written[v.Name] = path, now
+	s.places[v.Name], s.written[v.Name] = place{path: path, readOnly: true}, now
 	return nil
 }
 

@@ -60,8 +60,8 @@ func expand(expr string, env []*runtimeapi.KeyValue) (string, error) {
 // part asks the host for a part of a volume. What the host says of its files is nothing for the user of a pod.
 func (m *Manager) part(ctx context.Context, uid types.UID, v *v1.Volume, want host.SubPath) (string, error) {
 	want.Volume, want.Kind = v.Name, kindOf(v)
-	if v.HostPath != nil {
-		want.HostPath = v.HostPath.Path
+	if want.Kind != "" {
+		want.HostPath = ""
 	}
 	hostPath, err := m.opts.Files.EnsureSubPath(ctx, uid, want)
 	switch {

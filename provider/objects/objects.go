@@ -38,6 +38,7 @@ type Options struct {
 
 // Objects reads what pods of one node refer to. See the package documentation.
 type Objects struct {
+	client     kubernetes.Interface
 	configMaps *watches[*v1.ConfigMap]
 	secrets    *watches[*v1.Secret]
 	services   *services
@@ -53,6 +54,7 @@ func New(o Options) *Objects {
 	}
 	metrics := newMetrics(o.Registerer)
 	return &Objects{
+		client:     o.Client,
 		configMaps: newWatches(o, configMapsOf(o.Client), metrics),
 		secrets:    newWatches(o, secretsOf(o.Client), metrics),
 		services:   newServices(o),

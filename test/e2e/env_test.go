@@ -123,3 +123,30 @@ func TestPodWaitsForTheObjectsItRefersToAndStartsAsSoonAsTheyAreThere(t *testing
 	}
 	t.Logf("ready %s after the object was complete", time.Since(began))
 }
+
+// TestVariablesComeFromFilesThatAnInitContainerWrote has one that writes a file, and one that tries to have another file read.
+func TestVariablesComeFromFilesThatAnInitContainerWrote(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	writes := func(script string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			writer := shell("writer", script)
+			writer.VolumeMounts = append(writer.VolumeMounts, v1.VolumeMount{Name: "files", MountPath: "/files"})
+			p.Spec.InitContainers = []v1.Container{writer}
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "files", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+			for name, optional := range map[string]bool{"TOKEN": false, "NONE": true} {
+				p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{
+					FileKeyRef: &v1.FileKeySelector{VolumeName: "files", Path: "out/env", Key: name, Optional: &optional}}})
+			}
+		}
+	}
+	k.awaitPhase(k.create(k.pod("reads", `echo "<$TOKEN>${NONE-unset}" > /marks/token`, restart(v1.RestartPolicyNever),
+		writes(`mkdir /files/out && printf "# made\nTOKEN='two\nlines'\n" > /files/out/env`))), v1.PodSucceeded)
+	k.saw("token", "<two\nlines>unset", usual)
+	for name, script := range map[string]string{
+		"link": `mkdir /files/out && ln -s /etc/hostname /files/out/env`, "parent": `ln -s ../../../../.. /files/out`,
+		"pipe": `mkdir /files/out && mkfifo /files/out/env`, "device": `mkdir /files/out && mknod /files/out/env c 1 5`,
+	} {
+		k.awaitEvent(k.create(k.pod(name, "exec sleep 1d", writes(script))), "Failed", "Error: couldn't parse env file")
+	}
+}

@@ -39,3 +39,13 @@ func (Objects) Token(_ context.Context, pod *v1.Pod, _ string, _ int64) (string,
 
 // Forget has nothing to forget.
 func (Objects) Forget(types.UID) {}
+
+// Claim finds no claim.
+func (Objects) Claim(_ context.Context, _ *v1.Pod, name string) (*v1.PersistentVolumeClaim, error) {
+	return nil, fmt.Errorf("persistentvolumeclaims %q %w", name, errdefs.ErrNotFound)
+}
+
+// PersistentVolume finds no volume.
+func (Objects) PersistentVolume(_ context.Context, _ *v1.Pod, name string) (*v1.PersistentVolume, error) {
+	return nil, fmt.Errorf("persistentvolumes %q %w", name, errdefs.ErrNotFound)
+}

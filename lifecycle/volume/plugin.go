@@ -1,0 +1,70 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/host"
+)
+
+// Plugin makes PersistentVolumes of some types ready on the host. There is one for what exists there; one for the drivers of the
+// Container Storage Interface would be another.
+type Plugin interface {
+	// Supports says whether the plugin is for the volume.
+	Supports(pv *v1.PersistentVolume) bool
+	// SetUp makes a volume ready for a pod, which calls it name, and returns its path on the host. It is called again until it
+	// succeeds, after a restart of the process, and whenever the host may have lost what was made. An error that says that the host
+	// did not answer keeps its class; the text of any other is for the user of the pod.
+	SetUp(ctx context.Context, pod *v1.Pod, name string, pv *v1.PersistentVolume, readOnly bool) (path string, err error)
+}
+
+// existing are PersistentVolumes of types hostPath and local, which name what exists on the host.
+type existing struct{ dirs Dirs }
+
+var _ Plugin = existing{}
+
+// Supports says whether the volume names something on the host.
+func (existing) Supports(pv *v1.PersistentVolume) bool {
+	return pv.Spec.HostPath != nil || pv.Spec.Local != nil
+}
+
+// SetUp checks what is named, and gives what is local to the group of the pod.
+func (e existing) SetUp(ctx context.Context, pod *v1.Pod, name string, pv *v1.PersistentVolume, readOnly bool) (string, error) {
+	want := host.Volume{Name: name}
+	switch block := ptr.Deref(pv.Spec.VolumeMode, v1.PersistentVolumeFilesystem) == v1.PersistentVolumeBlock; {
+	case pv.Spec.Local != nil:
+		want.Local = &host.LocalVolume{Path: pv.Spec.Local.Path, Block: block}
+		if security := pod.Spec.SecurityContext; !block && !readOnly && security != nil {
+			want.Local.FSGroup = security.FSGroup
+			want.Local.OnRootMismatch = ptr.Deref(security.FSGroupChangePolicy, v1.FSGroupChangeAlways) == v1.FSGroupChangeOnRootMismatch
+		}
+	case block:
+		return "", fmt.Errorf("a volume of type hostPath is no block device; use one of type local")
+	default:
+		want.HostPath, want.HostPathType = pv.Spec.HostPath.Path, string(ptr.Deref(pv.Spec.HostPath.Type, v1.HostPathUnset))
+	}
+	return e.dirs.EnsureVolume(ctx, pod.UID, want)
+}
+
+// sourceName is what the API calls the type of a PersistentVolume.
+func sourceName(pv *v1.PersistentVolume) string {
+	if csi := pv.Spec.CSI; csi != nil {
+		return fmt.Sprintf("csi (driver %q)", csi.Driver)
+	}
+	source := reflect.ValueOf(pv.Spec.PersistentVolumeSource)
+	for i := range source.NumField() {
+		if !source.Field(i).IsNil() {
+			name, _, _ := strings.Cut(source.Type().Field(i).Tag.Get("json"), ",")
+			return name
+		}
+	}
+	return "unknown"
+}
