@@ -16,7 +16,7 @@ type excuses struct {
 	// names are containers of pods, lost are single instances.
 	names map[containerName]bool
 	lost  map[string]bool
-	// losers are pods of which a container was lost.
+	// losers are pods of which a container was lost, or is killed and not started again.
 	losers map[types.UID]bool
 }
 
@@ -55,6 +55,13 @@ func (e *excuses) lose(uid types.UID, id string) {
 	e.lost[id], e.losers[uid] = true, true
 }
 
+// mayEnd says that a container may be killed for good, which may be the end of its pod.
+func (e *excuses) mayEnd(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.losers[uid] = true
+}
+
 // mayStop says whether the container may be stopped for what was done to it.
 func (e *excuses) mayStop(uid types.UID, name, id string) bool {
 	e.mu.Lock()
@@ -62,7 +69,7 @@ func (e *excuses) mayStop(uid types.UID, name, id string) bool {
 	return e.pods[uid] || e.names[containerName{uid, name}] || e.lost[id]
 }
 
-// mayBeDone says whether the loss of a container may be the end of the pod.
+// mayBeDone says whether the loss or the kill of a container may be the end of the pod.
 func (e *excuses) mayBeDone(uid types.UID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -249,6 +249,9 @@ func (d drawer) probeTrouble(at time.Duration) {
 	d.op(at, kind+" of "+string(p.UID)+" fails", func(pl *player) {
 		if kind != "readiness" {
 			pl.excuses.container(p.UID, p.Spec.Containers[0].Name)
+			if p.Spec.RestartPolicy == v1.RestartPolicyNever {
+				pl.excuses.mayEnd(p.UID)
+			}
 		}
 		tell(host.ProbeFailure)(pl)
 		pl.heals[key] = func() { well(pl) }
