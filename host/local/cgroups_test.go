@@ -114,6 +114,12 @@ func TestRuntimeThatDoesNotTellItsDriverMakesTheCgroupsItself(t *testing.T) {
 		t.Errorf("removing: %v", err)
 	}
 	rt.set(func(r *fakeRuntime) { r.err = errdefs.ErrUnavailable })
+	if err := h.RemovePod(t.Context(), "u", true); err != nil {
+		t.Errorf("removing what is gone, without the runtime: %v", err)
+	}
+	if err := h.EnsurePod(t.Context(), host.Pod{UID: "u", Namespace: "ns", Name: "p"}, nil); err != nil {
+		t.Fatal(err)
+	}
 	if err := h.RemovePod(t.Context(), "u", true); !errdefs.IsUnavailable(err) {
 		t.Errorf("removing without the runtime: %v", err)
 	}

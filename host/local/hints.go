@@ -21,9 +21,9 @@ const (
 )
 
 // hints follows the events of the runtime, for ever: when the stream breaks it is opened again. Events are hints that
-// something changed; none of them is needed.
+// something ended; none of them is needed.
 type hints struct {
-	wake   chan struct{} // gets a value when something may have changed
+	wake   chan struct{} // gets a value when something may have ended
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }

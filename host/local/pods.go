@@ -108,17 +108,28 @@ func (h *Host) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) er
 	if err := h.unmountPod(uid); err != nil {
 		return err
 	}
-	// The directory is what reminds of the group, so that it goes last.
+	if err := h.removePodDir(ctx, uid); err != nil {
+		return err
+	}
+	if removeLogs {
+		return h.removePodLogs(uid, h.logs.RemoveAll)
+	}
+	return h.removePodLogs(uid, h.removeWithoutFiles)
+}
+
+// removePodDir removes the pod's control group and then its directory, which is what reminds of the group: without it there is
+// none.
+func (h *Host) removePodDir(ctx context.Context, uid types.UID) error {
+	if _, err := h.root.Lstat(podDir(uid)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err := h.removeCgroup(ctx, uid); err != nil {
 		return err
 	}
 	if err := h.root.RemoveAll(podDir(uid)); err != nil {
 		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
 	}
-	if removeLogs {
-		return h.removePodLogs(uid, h.logs.RemoveAll)
-	}
-	return h.removePodLogs(uid, h.removeWithoutFiles)
+	return nil
 }
 
 // removeWithoutFiles removes a log directory that holds nothing but empty directories.

@@ -24,7 +24,7 @@ const (
 	relistGap = 50 * time.Millisecond
 )
 
-// WatchPods looks at the runtime every second, and whenever an event of the runtime hints at a change. Each watch looks for
+// WatchPods looks at the runtime every second, and whenever an event of the runtime hints at an end. Each watch looks for
 // itself: a host has one node, rarely more.
 func (h *Host) WatchPods(ctx context.Context, req host.WatchRequest, changed func(host.PodsChanged) error) error {
 	switch {
@@ -163,8 +163,12 @@ func (p picture) digest() uint64 {
 	return host.PodsDigest(objects)
 }
 
-// concerns says whether an event may be about an object with the labels. One that does not say may be.
+// concerns says whether an event tells of an end that may be that of an object with the labels. One that does not say whose may
+// be. What is made, started and removed is so by the receiver, who looks for itself.
 func concerns(event *runtimeapi.ContainerEventResponse, labels map[string]string) bool {
+	if event.GetContainerEventType() != runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
+		return false
+	}
 	sandbox := event.GetPodSandboxStatus()
 	if sandbox == nil {
 		return true

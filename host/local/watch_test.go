@@ -139,7 +139,7 @@ func TestWatchOfAnEmptyRuntimeSaysSo(t *testing.T) {
 	})
 }
 
-func TestEventWakesTheWatchAtOnceAndManyWakeItOnce(t *testing.T) {
+func TestEndWakesTheWatchAtOnceAndManyWakeItOnce(t *testing.T) {
 	watchTest(t, func(t *testing.T, h *Host, rt *fakeRuntime) {
 		events := make(chan *runtimeapi.ContainerEventResponse)
 		rt.events = func(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error {
@@ -156,12 +156,13 @@ func TestEventWakesTheWatchAtOnceAndManyWakeItOnce(t *testing.T) {
 		w.expect("at first", nil)
 		time.Sleep(relistPeriod / 2)
 		rt.run("a", runtimeapi.ContainerState_CONTAINER_RUNNING)
-		events <- &runtimeapi.ContainerEventResponse{}
+		stopped := runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
+		events <- &runtimeapi.ContainerEventResponse{ContainerEventType: stopped}
 		w.expect("without any delay", []types.UID{"a"})
 
 		before := rt.listed()
 		for range 1000 {
-			events <- &runtimeapi.ContainerEventResponse{}
+			events <- &runtimeapi.ContainerEventResponse{ContainerEventType: stopped}
 		}
 		time.Sleep(relistGap)
 		synctest.Wait()
@@ -170,10 +171,19 @@ func TestEventWakesTheWatchAtOnceAndManyWakeItOnce(t *testing.T) {
 		}
 		time.Sleep(relistPeriod / 2)
 		before = rt.listed()
-		events <- &runtimeapi.ContainerEventResponse{PodSandboxStatus: &runtimeapi.PodSandboxStatus{Labels: map[string]string{cri.LabelNode: "other"}}}
+		events <- &runtimeapi.ContainerEventResponse{
+			ContainerEventType: stopped,
+			PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Labels: map[string]string{cri.LabelNode: "other"}},
+		}
+		for _, own := range []runtimeapi.ContainerEventType{
+			runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
+			runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT,
+		} {
+			events <- &runtimeapi.ContainerEventResponse{ContainerEventType: own}
+		}
 		synctest.Wait()
 		if n := rt.listed() - before; n != 0 {
-			t.Errorf("an event of somebody else's pod made %d lists", n)
+			t.Errorf("events of somebody else's pod and of what the receiver does itself made %d lists", n)
 		}
 		w.stop()
 	})
