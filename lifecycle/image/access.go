@@ -6,6 +6,8 @@ package image
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -30,8 +32,9 @@ type accesses struct {
 	writing sync.Mutex
 
 	mu sync.Mutex
-	// pulling counts the pulls with credentials that are under way, by image name.
+	// pulling counts the pulls with credentials that are under way, by image name. begun counts all there ever were.
 	pulling map[string]int
+	begun   uint64
 	// hashes are of the credentials that a registry accepted, by image reference and repository.
 	hashes map[string]map[string]bool
 }
@@ -44,6 +47,14 @@ func (a *accesses) begin(image string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pulling[image]++
+	a.begun++
+}
+
+// pulls returns how many pulls with credentials have begun.
+func (a *accesses) pulls() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.begun
 }
 
 // end returns how many pulls of the image are still under way.
@@ -58,10 +69,11 @@ func (a *accesses) end(image string) int {
 	return left
 }
 
-func (a *accesses) underWay(image string) bool {
+// underWay are the names of images that are being pulled with credentials.
+func (a *accesses) underWay() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.pulling[image] > 0
+	return slices.Collect(maps.Keys(a.pulling))
 }
 
 func (a *accesses) accepted(imageRef, repository string, c keyring.Credential) {
@@ -83,13 +95,12 @@ func (a *accesses) knows(imageRef, repository string, c keyring.Credential) bool
 // mayUse says whether the pod may use an image that is present without asking its registry. What came onto the machine by
 // other ways is for everyone, what was pulled with credentials for those who have them: the secret that they are from, or
 // another one that says the same.
-func (m *Manager) mayUse(ctx context.Context, r *request, imageRef string, records []host.ImageRecord) (bool, error) {
-	pulled, pulling := recordsOf(records, imageRef, r.image)
-	if pulled == nil {
-		return !pulling && !m.access.underWay(r.image), nil
+func (m *Manager) mayUse(ctx context.Context, r *request, image *runtimeapi.Image, records []host.ImageRecord) (bool, error) {
+	imageRef, repository := image.GetId(), repositoryOf(r.image)
+	known, pulled := recordOf(records, imageRef).of(repository)
+	if !pulled {
+		return m.wasLoaded(r, image, records), nil
 	}
-	repository := repositoryOf(r.image)
-	known := pulled[repository]
 	if known.Anyone || len(known.Secrets) == 0 {
 		return known.Anyone, nil
 	}
@@ -98,7 +109,7 @@ func (m *Manager) mayUse(ctx context.Context, r *request, imageRef string, recor
 		return false, err
 	}
 	for _, c := range credentials {
-		if pulled.has(repository, c) {
+		if slices.Contains(known.Secrets, c.Source) {
 			return true, nil
 		}
 		if m.access.knows(imageRef, repository, c) {
@@ -109,12 +120,32 @@ func (m *Manager) mayUse(ctx context.Context, r *request, imageRef string, recor
 	return false, nil
 }
 
+// wasLoaded says whether an image without a record for its name came by other ways than a pull with credentials: it had the
+// name before, or was pulled by nobody in particular. That the same content was pulled with credentials under another name
+// does not take it from those who had it; it is not found by its id then, only by the name.
+func (m *Manager) wasLoaded(r *request, image *runtimeapi.Image, records []host.ImageRecord) bool {
+	asked, names := normalized(r.image), slices.Concat(image.GetRepoTags(), image.GetRepoDigests())
+	pulling := slices.Concat(intended(records), m.access.underWay())
+	arrives := func(name string) bool {
+		return slices.ContainsFunc(pulling, func(p string) bool { return brings(p, name) })
+	}
+	switch {
+	case arrives(asked):
+		return false
+	case slices.Contains(names, asked):
+		return true
+	default:
+		return recordOf(records, image.GetId()) == nil && !slices.ContainsFunc(names, arrives)
+	}
+}
+
 // intend notes, before a pull with credentials, that the image will not be for everyone.
 func (m *Manager) intend(ctx context.Context, r *request) error {
-	m.access.begin(r.image)
-	err := m.records.PutImageRecord(ctx, host.ImageRecord{Key: pullingPrefix + r.image, Content: []byte("{}")})
+	name := normalized(r.image)
+	m.access.begin(name)
+	err := m.records.PutImageRecord(ctx, host.ImageRecord{Key: pullingPrefix + name, Content: []byte("{}")})
 	if err != nil {
-		m.access.end(r.image)
+		m.access.end(name)
 		return fmt.Errorf("recording that image %q is about to be pulled with credentials: %w", r.named, err)
 	}
 	return nil
@@ -123,10 +154,11 @@ func (m *Manager) intend(ctx context.Context, r *request) error {
 // settle ends what intend began. Without a record of a pull that succeeded the intention stays, so that the image is not
 // taken for everyone's.
 func (m *Manager) settle(ctx context.Context, r *request, keep bool) {
-	if left := m.access.end(r.image); left > 0 || keep {
+	name := normalized(r.image)
+	if left := m.access.end(name); left > 0 || keep {
 		return
 	}
-	m.forgetRecord(ctx, pullingPrefix+r.image)
+	m.forgetRecord(ctx, pullingPrefix+name)
 }
 
 func (m *Manager) forgetRecord(ctx context.Context, key string) {
@@ -156,9 +188,9 @@ func (m *Manager) addRecord(ctx context.Context, r *request, imageRef, repositor
 	if err != nil {
 		return err
 	}
-	pulled, pulling := recordsOf(all, imageRef, r.image)
-	if used == nil && pulling && !m.access.underWay(r.image) {
-		m.forgetRecord(ctx, pullingPrefix+r.image) // of a process that died: everyone can have it
+	pulled, name := recordOf(all, imageRef), normalized(r.image)
+	if used == nil && slices.Contains(intended(all), name) && !slices.Contains(m.access.underWay(), name) {
+		m.forgetRecord(ctx, pullingPrefix+name) // of a process that died: everyone can have it
 	}
 	if pulled == nil {
 		if used == nil {

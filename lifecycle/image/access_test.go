@@ -6,6 +6,7 @@ package image
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,6 +31,8 @@ type fakeRecords struct {
 	records map[string]string
 	list    error
 	put     error
+	// listed gets a value for each time that the records were read, unless it is nil.
+	listed chan struct{}
 }
 
 func newFakeRecords() *fakeRecords { return &fakeRecords{records: map[string]string{}} }
@@ -37,6 +40,9 @@ func newFakeRecords() *fakeRecords { return &fakeRecords{records: map[string]str
 func (f *fakeRecords) ListImageRecords(context.Context) ([]host.ImageRecord, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.listed != nil {
+		defer func() { f.listed <- struct{}{} }()
+	}
 	var out []host.ImageRecord
 	for _, key := range slices.Sorted(maps.Keys(f.records)) {
 		out = append(out, host.ImageRecord{Key: key, Content: []byte(f.records[key])})
@@ -86,6 +92,9 @@ func (f fakeSecrets) put(name, uid, registry, login string) {
 // privateImage is on a registry that wants a login, and on the machine once it was pulled.
 const privateImage = "r.example.com/team/app:v1"
 
+// appDigest is that of the image's manifest.
+const appDigest = "@sha256:0123456789012345678901234567890123456789012345678901234567890123"
+
 // island is a machine, a cluster and a registry; restart makes a new process on them.
 type island struct {
 	*bench
@@ -111,10 +120,17 @@ func newIsland(accepts ...string) *island {
 func (i *island) restart() {
 	images := &fakeImages{
 		status: func(image string) (*runtimeapi.Image, error) {
-			if i.here[image] == "" {
+			id := i.here[normalized(image)]
+			if strings.HasPrefix(image, "sha256:") { // it is found by its id as well
+				id = image
+			}
+			if id == "" {
 				return nil, nil
 			}
-			return &runtimeapi.Image{Id: i.here[image]}, nil
+			names := slices.DeleteFunc(slices.Sorted(maps.Keys(i.here)), func(name string) bool { return i.here[name] != id })
+			slices.SortFunc(names, func(a, b string) int { return cmp.Compare(strings.Count(a, "@"), strings.Count(b, "@")) })
+			tags := slices.IndexFunc(append(names, "@"), func(name string) bool { return strings.Contains(name, "@") })
+			return &runtimeapi.Image{Id: id, RepoTags: names[:tags], RepoDigests: names[tags:]}, nil
 		},
 		pull: func(_ context.Context, req *runtimeapi.PullImageRequest) (string, error) {
 			login := ""
@@ -125,7 +141,8 @@ func (i *island) restart() {
 			if !i.accepts[login] {
 				return "", errors.New("401 Unauthorized for " + cmp.Or(req.GetAuth().GetUsername(), "nobody"))
 			}
-			i.here[req.GetImage().GetImage()] = "sha256:app"
+			name := normalized(req.GetImage().GetImage())
+			i.here[name], i.here[repositoryOf(name)+appDigest] = "sha256:app", "sha256:app"
 			return "sha256:app", nil
 		},
 		list: func() []*runtimeapi.Image {
@@ -249,7 +266,7 @@ func TestSameCredentialsInAnotherSecretAreKnownWithoutTheRegistry(t *testing.T) 
 
 func TestImageThatWasThereOrPulledByNobodyIsForEveryone(t *testing.T) {
 	i := newIsland("", "me:good")
-	i.here["preloaded:v1"] = "sha256:pre"
+	i.here["docker.io/library/preloaded:v1"] = "sha256:pre"
 	i.want(t, i.use(t, "preloaded:v1", v1.PullNever), "")
 	i.want(t, i.use(t, "public:v1", v1.PullIfNotPresent), "", "")
 	i.want(t, i.use(t, "public:v1", v1.PullNever), "")
@@ -268,8 +285,74 @@ func TestNameOfAnotherRegistryGivesNoAccessToTheSameImage(t *testing.T) {
 	i := newIsland("me:good")
 	i.secrets.put("mine", "1", "r.example.com", "me:good")
 	i.want(t, i.use(t, privateImage, v1.PullIfNotPresent, "mine"), "", "me:good")
-	i.here["mirror.example.com/app:v1"] = i.here[privateImage] // the very same content
 	i.want(t, i.use(t, "mirror.example.com/app:v1", v1.PullIfNotPresent), "ErrImagePull: 401 Unauthorized for nobody", "")
+	for _, name := range []string{"sha256:app", "r.example.com/team/app" + appDigest, "r.example.com/team/app:v2" + appDigest} {
+		if got := i.use(t, name, v1.PullNever); !strings.HasPrefix(got, "ErrImageNeverPull") {
+			t.Errorf("%s: %q, want it not to be found", name, got)
+		}
+	}
+}
+
+func TestImageThatWasLoadedStaysForEveryoneWhenItsContentIsPulledPrivately(t *testing.T) {
+	const loaded = "docker.io/library/app:v1"
+	i := newIsland("me:good")
+	i.secrets.put("mine", "1", "r.example.com", "me:good")
+	i.secrets.put("hub", "2", "index.docker.io", "me:good")
+	i.here[loaded], i.here["docker.io/library/app"+appDigest] = "sha256:app", "sha256:app"
+	i.want(t, i.use(t, privateImage, v1.PullIfNotPresent, "mine"), "", "me:good")
+	for _, process := range []string{"the same process", "another process"} {
+		t.Run(process, func(t *testing.T) {
+			for _, name := range []string{"app:v1", loaded, "app" + appDigest} {
+				i.want(t, i.use(t, name, v1.PullNever), "")
+			}
+			if got := i.use(t, privateImage, v1.PullNever); !strings.HasPrefix(got, "ErrImageNeverPull") {
+				t.Errorf("the private name is open: %q", got)
+			}
+		})
+		i.restart()
+	}
+	i.want(t, i.use(t, loaded, v1.PullAlways, "hub"), "", "me:good") // now it was pulled under its own name
+	if got := i.use(t, "app:v1", v1.PullNever); !strings.HasPrefix(got, "ErrImageNeverPull") {
+		t.Errorf("the name that was pulled with credentials is open: %q", got)
+	}
+}
+
+func TestPullThatDiedHidesEveryNameThatItMayHaveBrought(t *testing.T) {
+	i := newIsland("me:good")
+	i.here["r.example.com/team/app:v1"], i.here["r.example.com/team/app"+appDigest] = "sha256:app", "sha256:app"
+	i.here["r.example.com/team/other:v1"] = "sha256:other"
+	i.records.records["pulling "+privateImage] = "{}"
+	for _, name := range []string{privateImage, "r.example.com/team/app" + appDigest, "sha256:app"} {
+		if got := i.use(t, name, v1.PullNever); !strings.HasPrefix(got, "ErrImageNeverPull") {
+			t.Errorf("%s: %q, want it not to be found", name, got)
+		}
+	}
+	i.want(t, i.use(t, "r.example.com/team/other:v1", v1.PullNever), "")
+	i.want(t, i.use(t, "sha256:other", v1.PullNever), "")
+	i.here["docker.io/library/app:v1"] = "sha256:app"
+	i.want(t, i.use(t, "app:v1", v1.PullNever), "")
+}
+
+func TestPullThatEndsBetweenTheQuestionsIsSeen(t *testing.T) {
+	i := newIsland("me:good")
+	i.secrets.put("mine", "1", "r.example.com", "me:good")
+	status := i.images.status
+	i.images.status = func(image string) (*runtimeapi.Image, error) {
+		i.images.status = status
+		if got := i.use(t, privateImage, v1.PullIfNotPresent, "mine"); got != "" { // after the records were read
+			t.Error(got)
+		}
+		return status(image)
+	}
+	i.records.listed = make(chan struct{}, 10)
+	wait := i.images.status
+	i.images.status = func(image string) (*runtimeapi.Image, error) {
+		<-i.records.listed
+		return wait(image)
+	}
+	if got := i.use(t, privateImage, v1.PullNever); !strings.HasPrefix(got, "ErrImageNeverPull") {
+		t.Errorf("got %q with records older than the image", got)
+	}
 }
 
 func TestPullThatWasCutShortDoesNotMakeAnImagePublic(t *testing.T) {
@@ -355,7 +438,7 @@ func TestImageIsPrivateWhileItIsBeingPulled(t *testing.T) {
 func TestRecordThatCannotBeReadLetsNobodyIn(t *testing.T) {
 	i := newIsland()
 	i.here[privateImage] = "sha256:app"
-	for _, content := range []string{"", "{", "[]", `{"r.example.com/team/app":{"anyone":"yes"}}`, `{"r.example.com/team/app":{}}`, `{"docker.io/library/x":{"anyone":true}}`} {
+	for _, content := range []string{"", "{", "[]", `{"r.example.com/team/app":{"anyone":"yes"}}`, `null`, `{"r.example.com/team/app":{}}`} {
 		i.records.records["pulled sha256:app"] = content
 		if got := i.use(t, privateImage, v1.PullNever); !strings.HasPrefix(got, "ErrImageNeverPull") {
 			t.Errorf("%q: %q", content, got)
@@ -372,6 +455,9 @@ func FuzzRecord(f *testing.F) {
 		record := parseRecord(content)
 		if record == nil {
 			t.Fatal("no record: everyone would be let in")
+		}
+		if known, pulled := record.of("r/other"); known.Anyone && (!pulled || !json.Valid(content)) {
+			t.Fatalf("%q lets everyone in", content)
 		}
 		record.add("r/new", nil)
 		if _, err := record.encode("sha256:x"); err != nil {

@@ -78,3 +78,12 @@ func repositoryOf(image string) string {
 	}
 	return named.Name()
 }
+
+// normalized is the name of an image as the runtime has it: with a registry, and without the tag if it has a digest as well.
+func normalized(image string) string {
+	named, err := reference.ParseDockerRef(image)
+	if err != nil {
+		return image
+	}
+	return named.String()
+}

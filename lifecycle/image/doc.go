@@ -13,11 +13,15 @@
 // It must not know where images come from or how they are stored; the runtime does. Image volumes and removal of unused
 // images are not its business.
 //
-// Two things differ from the kubelet's defaults. Pulls of different pods run in parallel, so that one registry that
-// hangs does not hold up the rest of the machine, and a pull ends as soon as its pod is deleted.
+// An image that was on the machine under its name before, or was pulled without credentials, is for everyone, also when the
+// same content is pulled with credentials under another name.
+//
+// Three things differ from the kubelet's defaults. Pulls of different pods run in parallel, so that one registry that
+// hangs does not hold up the rest of the machine, a pull ends as soon as its pod is deleted, and one that takes minutes is
+// told of by events while it does.
 //
 // # Concurrency
 //
-// A Manager may be used by any number of goroutines. It owns none: a pull runs in the goroutine that asked for it, and
-// stops when its context ends.
+// A Manager may be used by any number of goroutines. A pull runs in the goroutine that asked for it, and stops when its
+// context ends. Beside it runs one goroutine that tells of its progress and ends with it.
 package image

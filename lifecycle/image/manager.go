@@ -169,7 +169,7 @@ func (m *Manager) lookUp(ctx context.Context, r *request) (string, error) {
 	r.present = labelFalse
 	if status != nil {
 		r.present = labelTrue
-		allowed, err := m.mayUse(ctx, r, status.GetId(), records)
+		allowed, err := m.mayUse(ctx, r, status, records)
 		if err != nil {
 			return "", fmt.Errorf("looking for credentials for image %q: %w", r.image, err)
 		}
@@ -194,9 +194,13 @@ func (m *Manager) inspect(ctx context.Context, r *request) (*runtimeapi.Image, [
 	var records []host.ImageRecord
 	var recordsErr error
 	var asking sync.WaitGroup
+	pulls := m.access.pulls()
 	asking.Go(func() { records, recordsErr = m.records.ListImageRecords(ctx) })
 	status, err := m.images.ImageStatus(ctx, r.image)
 	asking.Wait()
+	if status != nil && m.access.pulls() != pulls { // the records may be older than what a pull has brought since
+		records, recordsErr = m.records.ListImageRecords(ctx)
+	}
 	switch {
 	case err != nil && (ctx.Err() != nil || cri.OutcomeUnknown(err)):
 		return nil, nil, fmt.Errorf("inspecting image %q: %w", r.image, err)

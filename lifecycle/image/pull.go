@@ -38,7 +38,8 @@ func (m *Manager) pull(ctx context.Context, r *request) (string, error) {
 	}
 	defer release()
 	began := m.clock.Now()
-	ref, err := m.pullWith(ctx, r, credentials)
+	var ref string
+	m.telling(r, began, func() { ref, err = m.pullWith(ctx, r, credentials) })
 	switch {
 	case err != nil && calledOff(ctx, err):
 		return "", fmt.Errorf("pulling image %q: %w", r.named, err)

@@ -33,23 +33,29 @@ type access struct {
 // pulledRecord is the content of a record of a pulled image, by repository.
 type pulledRecord map[string]access
 
-// parseRecord reads a record. One that cannot be read is one that lets nobody in without asking the registry.
+// anyRepository stands in a record for the repositories that it does not name.
+const anyRepository = "*"
+
+// parseRecord reads a record. One that cannot be read is one that lets nobody in without asking the registry, under no name.
 func parseRecord(content []byte) pulledRecord {
 	record := pulledRecord{}
-	if json.Unmarshal(content, &record) != nil {
-		return pulledRecord{}
+	if json.Unmarshal(content, &record) != nil || record == nil {
+		return pulledRecord{anyRepository: {}}
 	}
 	return record
+}
+
+// of returns who may use the image under the name of a repository, if it was pulled under that.
+func (r pulledRecord) of(repository string) (known access, pulled bool) {
+	if known, pulled = r[repository]; !pulled {
+		known, pulled = r[anyRepository]
+	}
+	return known, pulled
 }
 
 func (r pulledRecord) encode(imageRef string) (host.ImageRecord, error) {
 	content, err := json.Marshal(r)
 	return host.ImageRecord{Key: pulledPrefix + imageRef, Content: content}, err
-}
-
-// has says whether a registry accepted the credential's secret for the repository.
-func (r pulledRecord) has(repository string, c keyring.Credential) bool {
-	return slices.Contains(r[repository].Secrets, c.Source)
 }
 
 // add notes that the repository's image was pulled with the credential, nil for none. It returns false if that was known.
@@ -70,18 +76,30 @@ func (r pulledRecord) add(repository string, used *keyring.Credential) bool {
 	return true
 }
 
-// recordsOf finds what concerns one image: the record of its reference, nil if there is none, and whether its name is being
-// pulled or was when a process died.
-func recordsOf(all []host.ImageRecord, imageRef, image string) (pulled pulledRecord, pulling bool) {
+// recordOf finds the record of an image by its reference, nil if there is none.
+func recordOf(all []host.ImageRecord, imageRef string) pulledRecord {
 	for _, r := range all {
-		switch r.Key {
-		case pulledPrefix + imageRef:
-			pulled = parseRecord(r.Content)
-		case pullingPrefix + image:
-			pulling = true
+		if r.Key == pulledPrefix+imageRef {
+			return parseRecord(r.Content)
 		}
 	}
-	return pulled, pulling
+	return nil
+}
+
+// intended are the names of images that are being pulled with credentials, or were when a process died.
+func intended(all []host.ImageRecord) []string {
+	var out []string
+	for _, r := range all {
+		if name, ok := strings.CutPrefix(r.Key, pullingPrefix); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// brings says whether a pull of one name gives an image the other: its own, or a digest in its repository.
+func brings(pulled, name string) bool {
+	return pulled == name || strings.Contains(name, "@") && repositoryOf(pulled) == repositoryOf(name)
 }
 
 // stale are the keys of records of images that are not present any more.
