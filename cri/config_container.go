@@ -38,6 +38,12 @@ type ContainerInput struct {
 	NodeMemoryBytes uint64
 	// CgroupVersion is that of the machine. With 2, all processes of a container die together when it runs out of memory.
 	CgroupVersion int
+	// HugePageSizes are the sizes in bytes of the huge pages that the machine knows, in ascending order.
+	HugePageSizes []int64
+	// Swap is the machine's swap and who may use it.
+	Swap Swap
+	// IDs are the ids of the host that those of the pod's own user namespace stand for; nil if it has none.
+	IDs *runtimeapi.IDMapping
 	// ExitHook asks for the container that runs the preStop hook of Container after its end: it has a name and a log of its
 	// own, and says what it is.
 	ExitHook bool
@@ -70,6 +76,10 @@ func ContainerConfig(in ContainerInput) (*runtimeapi.ContainerConfig, error) {
 		annotations[AnnotationHookOf] = c.Name
 	}
 	labels[LabelContainerName] = name
+	mounts := in.Mounts
+	if in.IDs != nil {
+		mounts = mapped(mounts, in.IDs)
+	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: name, Attempt: uint32(in.RestartCount)}, //nolint:gosec // check refused negative ones
 		Image:       &runtimeapi.ImageSpec{Image: in.ImageRef, UserSpecifiedImage: c.Image},
@@ -77,7 +87,7 @@ func ContainerConfig(in ContainerInput) (*runtimeapi.ContainerConfig, error) {
 		Args:        in.Args,
 		WorkingDir:  c.WorkingDir,
 		Envs:        in.Env,
-		Mounts:      in.Mounts,
+		Mounts:      mounts,
 		Devices:     in.Devices,
 		Labels:      labels,
 		Annotations: annotations,

@@ -4,6 +4,8 @@
 package cri
 
 import (
+	"strconv"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -54,8 +56,12 @@ func containerResources(in ContainerInput) *runtimeapi.LinuxContainerResources {
 	}
 	out := linuxResources(cpuRequest, cpuLimit, memoryLimit)
 	out.OomScoreAdj = oomScoreAdj(in.Pod, c, in.NodeMemoryBytes)
+	out.HugepageLimits = hugePageLimits(in)
 	if in.CgroupVersion == 2 {
 		out.Unified = map[string]string{"memory.oom.group": "1"}
+		if in.Swap.Control {
+			out.Unified["memory.swap.max"] = strconv.FormatInt(swapLimit(in), 10)
+		}
 	}
 	return out
 }

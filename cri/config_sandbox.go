@@ -36,6 +36,8 @@ type SandboxInput struct {
 	Hostname string
 	// CgroupParent is the control group of the pod, "" for the runtime's own choice.
 	CgroupParent string
+	// IDs are the ids of the host that those of the pod's own user namespace stand for; nil if it has none.
+	IDs *runtimeapi.IDMapping
 }
 
 // SandboxConfig returns the configuration of a pod's sandbox. An error means that the pod asks for what cannot be done.
@@ -44,7 +46,7 @@ func SandboxConfig(in SandboxInput) (*runtimeapi.PodSandboxConfig, error) {
 	if err := identified(pod); err != nil {
 		return nil, err
 	}
-	security, err := sandboxSecurity(pod)
+	security, err := sandboxSecurity(pod, in.IDs)
 	if err != nil {
 		return nil, err
 	}

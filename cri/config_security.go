@@ -4,7 +4,6 @@
 package cri
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -26,8 +25,8 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-func sandboxSecurity(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContext, error) {
-	namespaces, err := namespaceOptions(pod)
+func sandboxSecurity(pod *v1.Pod, ids *runtimeapi.IDMapping) (*runtimeapi.LinuxSandboxSecurityContext, error) {
+	namespaces, err := namespaceOptions(pod, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func sandboxSecurity(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContext, erro
 }
 
 func containerSecurity(in ContainerInput) (*runtimeapi.LinuxContainerSecurityContext, error) {
-	namespaces, err := namespaceOptions(in.Pod)
+	namespaces, err := namespaceOptions(in.Pod, in.IDs)
 	if err != nil {
 		return nil, err
 	}
@@ -138,14 +137,12 @@ func checkNonRoot(in ContainerInput, sc v1.SecurityContext) error {
 	return nil
 }
 
-func namespaceOptions(pod *v1.Pod) (*runtimeapi.NamespaceOption, error) {
-	if !ptr.Deref(pod.Spec.HostUsers, true) {
-		return nil, errors.New("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
+func namespaceOptions(pod *v1.Pod, ids *runtimeapi.IDMapping) (*runtimeapi.NamespaceOption, error) {
+	users, err := userNamespace(pod, ids)
+	if err != nil {
+		return nil, err
 	}
-	out := &runtimeapi.NamespaceOption{
-		Pid:           runtimeapi.NamespaceMode_CONTAINER,
-		UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE},
-	}
+	out := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: users}
 	if pod.Spec.HostNetwork {
 		out.Network = runtimeapi.NamespaceMode_NODE
 	}

@@ -212,7 +212,7 @@ func TestContainerOfAHookIsToldFromTheOneItServes(t *testing.T) {
 // TestGroupNeverStandsAlone: a runtime refuses a group without a user.
 func TestGroupNeverStandsAlone(t *testing.T) {
 	pod := somePod(v1.PodSpec{SecurityContext: &v1.PodSecurityContext{RunAsGroup: new(int64(3000))}})
-	sandbox, err := sandboxSecurity(pod)
+	sandbox, err := sandboxSecurity(pod, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

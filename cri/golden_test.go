@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -33,6 +34,9 @@ type goldenCase struct {
 	CgroupVersion int                        `json:"cgroupVersion"`
 	SeccompDir    string                     `json:"seccompDir"`
 	CgroupParent  string                     `json:"cgroupParent"`
+	HugePageSizes []int64                    `json:"hugePageSizes"`
+	Swap          *Swap                      `json:"swap"`
+	IDs           json.RawMessage            `json:"ids"`
 	Containers    map[string]goldenContainer `json:"containers"`
 }
 
@@ -102,6 +106,7 @@ func resultOf(t *testing.T, file string) []byte {
 	}
 	sandbox, err := SandboxConfig(SandboxInput{
 		Pod: in.Pod, Attempt: in.Attempt, Identity: goldenIdentity, PodLogsDir: "/var/log/pods", DNS: dns, Hostname: hostname, CgroupParent: in.CgroupParent,
+		IDs: in.ids(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +136,7 @@ func (g *goldenCase) container(t *testing.T, c *v1.Container) ContainerInput {
 		Command: extra.Command, Args: extra.Args, Identity: goldenIdentity,
 		NodeMemoryBytes: g.NodeMemory, CgroupVersion: g.CgroupVersion, SeccompDir: g.SeccompDir,
 	}
+	in.HugePageSizes, in.Swap, in.IDs = g.HugePageSizes, ptr.Deref(g.Swap, Swap{}), g.ids(t)
 	if extra.Image != nil {
 		in.Image = &runtimeapi.Image{}
 		decodeProto(t, extra.Image, in.Image)
@@ -144,6 +150,17 @@ func (g *goldenCase) container(t *testing.T, c *v1.Container) ContainerInput {
 		in.Mounts = append(in.Mounts, m)
 	}
 	return in
+}
+
+// ids are those of the host that stand for the pod's.
+func (g *goldenCase) ids(t *testing.T) *runtimeapi.IDMapping {
+	t.Helper()
+	if g.IDs == nil {
+		return nil
+	}
+	ids := &runtimeapi.IDMapping{}
+	decodeProto(t, g.IDs, ids)
+	return ids
 }
 
 func decodeProto(t *testing.T, raw json.RawMessage, m proto.Message) {

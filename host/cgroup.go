@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,23 @@ type CgroupResources struct {
 	CPUQuota int64
 	// MemoryBytes is how much memory it may use; zero is no limit.
 	MemoryBytes int64
+	// HugePages are how much of huge pages it may use, ordered by size. Of sizes that are not among them it may use none, as
+	// far as the host can limit them.
+	HugePages []HugePageLimit
+	// PIDs is how many processes and threads it may have; zero is no limit.
+	PIDs int64
+}
+
+// HugePageLimit limits the use of huge pages of one size. Both are bytes.
+type HugePageLimit struct {
+	PageBytes int64
+	Bytes     int64
+}
+
+// Equal says whether two groups get the same.
+func (r CgroupResources) Equal(other CgroupResources) bool {
+	return r.CPUShares == other.CPUShares && r.CPUQuota == other.CPUQuota && r.MemoryBytes == other.MemoryBytes &&
+		r.PIDs == other.PIDs && slices.Equal(r.HugePages, other.HugePages)
 }
 
 // PodCgroups makes control groups of pods. Each is removed with the pod's directory, by PodDirs.RemovePod. Both methods are

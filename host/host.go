@@ -33,6 +33,11 @@ type Facts struct {
 
 	// Clock is the host's wall clock when the answer was made.
 	Clock time.Time
+	// HugePages are the sizes of huge pages that the kernel knows, with how many of each it has, ordered by size.
+	HugePages []HugePages
+	// SwapControl says that the use of swap can be limited for each control group.
+	SwapControl bool
+
 	// AppArmor says that the kernel enforces AppArmor profiles.
 	AppArmor bool
 	// CgroupVersion is 1 or 2 (a hybrid hierarchy counts as 1). CgroupDriver is "cgroupfs" or "systemd".
@@ -60,6 +65,12 @@ type Filesystem struct {
 	AvailableBytes  uint64
 	Inodes          uint64
 	InodesAvailable uint64
+}
+
+// HugePages are the huge pages of one size.
+type HugePages struct {
+	PageBytes uint64
+	Count     uint64
 }
 
 // FactsReader tells the facts of the machine.
@@ -194,6 +205,7 @@ type Host interface {
 	PodDirs
 	PodCgroups
 	PodFiles
+	UserNamespaces
 	ImageRecords
 	Volumes
 	UsageReader

@@ -44,7 +44,7 @@ type Runtime interface {
 	exithook.Runtime
 }
 
-// Options configure New. All fields but MaxParallelStarts, NoPodCgroups, UnsafeSysctls, RuntimeClasses, Node, Logger and
+// Options configure New. All fields but MaxParallelStarts, NoPodCgroups, MaxPIDs, LimitedSwap, UnsafeSysctls, RuntimeClasses, Node, Logger and
 // Registerer are required.
 type Options struct {
 	Source   PodSource
@@ -64,6 +64,10 @@ type Options struct {
 	MaxParallelStarts int
 	// NoPodCgroups leaves the control groups of pods to the runtime.
 	NoPodCgroups bool
+	// MaxPIDs is how many processes and threads a pod may have; zero is no limit.
+	MaxPIDs int64
+	// LimitedSwap gives burstable containers a share of the host's swap, see cri.Swap.
+	LimitedSwap bool
 	// UnsafeSysctls are sysctls that pods may set besides the safe ones, see admission.ValidateSysctlPattern.
 	UnsafeSysctls []string
 	// RuntimeClasses knows the runtime classes of the cluster; without it there are none.
@@ -183,11 +187,12 @@ func (e *Engine) assemble() {
 		cgroups = o.Host
 	}
 	e.sync = podsync.New(podsync.Options{
-		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Files: o.Host, Killer: e.term, Logs: o.Host, Hooks: o.Host,
+		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Files: o.Host, Users: o.Host, Killer: e.term, Logs: o.Host, Hooks: o.Host,
 		Probes: e.probes, Cgroups: cgroups, Resizer: e.resizes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
 		Objects: o.Objects, HostIPs: o.Machine.HostIPs, Node: o.Node, RuntimeClasses: o.RuntimeClasses,
 		ClockOffset: o.Machine.ClockOffset, MaxParallelStarts: o.MaxParallelStarts,
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, Clock: o.Clock, Recorder: o.Recorder,
+		MaxPIDs: o.MaxPIDs, LimitedSwap: o.LimitedSwap,
 		Logger: part(o.Logger, "podsync"), Registerer: o.Registerer,
 	})
 	e.exits = exithook.New(exithook.Options{

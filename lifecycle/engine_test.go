@@ -317,7 +317,7 @@ func TestSameNameRecreationLeavesTheNewPodAlone(t *testing.T) {
 func TestUnsupportedPodIsRefusedAndNothingOfItIsMade(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.api.create(testPod("a", func(p *v1.Pod) {
-			p.Spec.HostUsers = new(false)
+			p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device"}}
 		}))
 		w.eventually("failed", 10*time.Second, func() bool { return w.api.get("a").Status.Phase == v1.PodFailed })
 		if n := len(w.cri.Calls("RunPodSandbox")); n != 0 {

@@ -260,6 +260,10 @@ func (h *fakeHost) EnsureHostsFile(_ context.Context, uid types.UID, _ []byte) (
 	return path.Join("/root-dir/pods", string(uid), "etc-hosts"), nil
 }
 
+func (h *fakeHost) EnsureIDRange(context.Context, types.UID) (host.IDRange, error) {
+	return host.IDRange{First: host.IDsPerPod, Length: host.IDsPerPod}, nil
+}
+
 func (h *fakeHost) ListImageRecords(context.Context) ([]host.ImageRecord, error) { return nil, nil }
 
 func (h *fakeHost) PutImageRecord(context.Context, host.ImageRecord) error { return nil }

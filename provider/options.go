@@ -50,6 +50,10 @@ type Options struct {
 	ClusterDNS    []string
 	ClusterDomain string
 
+	// MaxPIDs is how many processes and threads a pod may have; zero is no limit.
+	MaxPIDs int64
+	// LimitedSwap gives burstable containers a share of the host's swap. Without it no container may use any.
+	LimitedSwap bool
 	// UnsafeSysctls are sysctls that pods may set besides the safe ones: names, or beginnings of names and an asterisk.
 	UnsafeSysctls []string
 

@@ -63,6 +63,7 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 				Target: o.host, Files: o.hostFiles, ServerName: o.serverName, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
 			},
 			StaticPods: s.static, UnsafeSysctls: o.unsafeSysctls,
+			MaxPIDs: max(o.maxPIDs, 0), LimitedSwap: o.swapBehavior == limitedSwap,
 			Listen: o.listen(), NodeIP: s.nodeIP,
 			TLS:     kubeletapi.TLSOptions{CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCAFile},
 			Version: buildVersion(), Clock: p.clock, Logger: logger, Registry: registry,

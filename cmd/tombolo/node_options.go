@@ -31,6 +31,12 @@ const (
 	defaultMaxPods        = 110
 )
 
+// The kubelet's names for what containers may use of swap.
+const (
+	noSwap      = "NoSwap"
+	limitedSwap = "LimitedSwap"
+)
+
 // defaultTaint keeps pods away that were not meant for a node at the end of a link.
 const defaultTaint = "virtual-kubelet.io/provider=tombolo:NoSchedule"
 
@@ -58,6 +64,8 @@ type nodeOptions struct {
 	// maxParallelStarts is of new pods.
 	maxParallelStarts int
 	cgroupsPerQOS     bool
+	maxPIDs           int64
+	swapBehavior      string
 
 	static staticOptions
 
@@ -96,6 +104,9 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.maxParallelStarts, "max-parallel-starts", provider.DefaultParallelStarts, "number of new pods that are started at the same time; more at once make most pods of a burst ready later")
 	fs.BoolVar(&o.cgroupsPerQOS, "cgroups-per-qos", true, "make a control group for each pod and class of pods on the host; without, the container runtime makes those of containers only, and nothing limits a pod as a whole")
 
+	fs.Int64Var(&o.maxPIDs, "pod-max-pids", -1, "number of processes and threads a pod may have; -1 is no limit")
+	fs.StringVar(&o.swapBehavior, "memory-swap-behavior", noSwap, "what containers may use of the host's swap: NoSwap, or LimitedSwap for a share that goes with their memory requests; burstable pods only, on hosts with cgroup v2")
+
 	o.static.addFlags(fs)
 	fs.StringSliceVar(&o.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS service, separated by commas")
 	fs.StringVar(&o.clusterDomain, "cluster-domain", "", "domain of the cluster's DNS names, such as cluster.local")
@@ -130,6 +141,7 @@ func (o *nodeOptions) validate() (*nodeSettings, error) {
 	s.static, found = o.static.validate()
 	add(found...)
 	add(o.checkCluster()...)
+	add(o.checkPods()...)
 	for _, pattern := range o.unsafeSysctls {
 		if err := admission.ValidateSysctlPattern(pattern); err != nil {
 			add(fmt.Errorf("--allowed-unsafe-sysctls: %w", err))
@@ -211,13 +223,27 @@ func (o *nodeOptions) checkServing() (netip.Addr, []error) {
 	if (o.certFile == "") != (o.keyFile == "") {
 		problems = append(problems, errors.New("--tls-cert-file and --tls-private-key-file belong together: give both or neither"))
 	}
+	return nodeIP, problems
+}
+
+func (o *nodeOptions) checkPods() []error {
+	var problems []error
 	if o.maxPods < 1 {
 		problems = append(problems, fmt.Errorf("--max-pods %d: give at least 1", o.maxPods))
 	}
 	if o.maxParallelStarts < 1 {
 		problems = append(problems, fmt.Errorf("--max-parallel-starts %d: give at least 1", o.maxParallelStarts))
 	}
-	return nodeIP, problems
+	if o.maxPIDs < -1 || o.maxPIDs == 0 {
+		problems = append(problems, fmt.Errorf("--pod-max-pids %d: give at least 1, or -1 for no limit", o.maxPIDs))
+	}
+	if o.maxPIDs > 0 && !o.cgroupsPerQOS {
+		problems = append(problems, errors.New("--pod-max-pids limits the control group of a pod, and --cgroups-per-qos=false makes none: leave one of them out"))
+	}
+	if o.swapBehavior != noSwap && o.swapBehavior != limitedSwap {
+		problems = append(problems, fmt.Errorf("--memory-swap-behavior %q: give %s or %s", o.swapBehavior, noSwap, limitedSwap))
+	}
+	return problems
 }
 
 func (o *nodeOptions) checkCluster() []error {

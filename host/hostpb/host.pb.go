@@ -391,7 +391,11 @@ type FactsResponse struct {
 	// Version of the host process.
 	Version string `protobuf:"bytes,24,opt,name=version,proto3" json:"version,omitempty"`
 	// Whether the kernel enforces AppArmor profiles.
-	AppArmor      bool `protobuf:"varint,25,opt,name=app_armor,json=appArmor,proto3" json:"app_armor,omitempty"`
+	AppArmor bool `protobuf:"varint,25,opt,name=app_armor,json=appArmor,proto3" json:"app_armor,omitempty"`
+	// Huge pages, ordered by size.
+	HugePages []*HugePages `protobuf:"bytes,26,rep,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"`
+	// Whether the use of swap can be limited for each control group.
+	SwapControl   bool `protobuf:"varint,27,opt,name=swap_control,json=swapControl,proto3" json:"swap_control,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -601,6 +605,75 @@ func (x *FactsResponse) GetAppArmor() bool {
 	return false
 }
 
+func (x *FactsResponse) GetHugePages() []*HugePages {
+	if x != nil {
+		return x.HugePages
+	}
+	return nil
+}
+
+func (x *FactsResponse) GetSwapControl() bool {
+	if x != nil {
+		return x.SwapControl
+	}
+	return false
+}
+
+// HugePages are the huge pages of one size.
+type HugePages struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Size of a page in bytes.
+	PageBytes uint64 `protobuf:"varint,1,opt,name=page_bytes,json=pageBytes,proto3" json:"page_bytes,omitempty"`
+	// How many there are.
+	Count         uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HugePages) Reset() {
+	*x = HugePages{}
+	mi := &file_host_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HugePages) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HugePages) ProtoMessage() {}
+
+func (x *HugePages) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
+func (*HugePages) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *HugePages) GetPageBytes() uint64 {
+	if x != nil {
+		return x.PageBytes
+	}
+	return 0
+}
+
+func (x *HugePages) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // Filesystem is the state of one file system. Sizes are bytes.
 type Filesystem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -622,7 +695,7 @@ type Filesystem struct {
 
 func (x *Filesystem) Reset() {
 	*x = Filesystem{}
-	mi := &file_host_proto_msgTypes[4]
+	mi := &file_host_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +707,7 @@ func (x *Filesystem) String() string {
 func (*Filesystem) ProtoMessage() {}
 
 func (x *Filesystem) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[4]
+	mi := &file_host_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +720,7 @@ func (x *Filesystem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filesystem.ProtoReflect.Descriptor instead.
 func (*Filesystem) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{4}
+	return file_host_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Filesystem) GetPurpose() string {
@@ -707,7 +780,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_host_proto_msgTypes[5]
+	mi := &file_host_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +792,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[5]
+	mi := &file_host_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +805,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{5}
+	return file_host_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Pod) GetUid() string {
@@ -769,7 +842,7 @@ type EnsurePodRequest struct {
 
 func (x *EnsurePodRequest) Reset() {
 	*x = EnsurePodRequest{}
-	mi := &file_host_proto_msgTypes[6]
+	mi := &file_host_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +854,7 @@ func (x *EnsurePodRequest) String() string {
 func (*EnsurePodRequest) ProtoMessage() {}
 
 func (x *EnsurePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[6]
+	mi := &file_host_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +867,7 @@ func (x *EnsurePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsurePodRequest.ProtoReflect.Descriptor instead.
 func (*EnsurePodRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{6}
+	return file_host_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EnsurePodRequest) GetPod() *Pod {
@@ -820,7 +893,7 @@ type EnsurePodResponse struct {
 
 func (x *EnsurePodResponse) Reset() {
 	*x = EnsurePodResponse{}
-	mi := &file_host_proto_msgTypes[7]
+	mi := &file_host_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +905,7 @@ func (x *EnsurePodResponse) String() string {
 func (*EnsurePodResponse) ProtoMessage() {}
 
 func (x *EnsurePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[7]
+	mi := &file_host_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +918,7 @@ func (x *EnsurePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsurePodResponse.ProtoReflect.Descriptor instead.
 func (*EnsurePodResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{7}
+	return file_host_proto_rawDescGZIP(), []int{8}
 }
 
 // EnsureVolumeRequest asks for one volume of a pod.
@@ -869,7 +942,7 @@ type EnsureVolumeRequest struct {
 
 func (x *EnsureVolumeRequest) Reset() {
 	*x = EnsureVolumeRequest{}
-	mi := &file_host_proto_msgTypes[8]
+	mi := &file_host_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +954,7 @@ func (x *EnsureVolumeRequest) String() string {
 func (*EnsureVolumeRequest) ProtoMessage() {}
 
 func (x *EnsureVolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[8]
+	mi := &file_host_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +967,7 @@ func (x *EnsureVolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureVolumeRequest.ProtoReflect.Descriptor instead.
 func (*EnsureVolumeRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{8}
+	return file_host_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *EnsureVolumeRequest) GetUid() string {
@@ -989,7 +1062,7 @@ type EmptyDirSource struct {
 
 func (x *EmptyDirSource) Reset() {
 	*x = EmptyDirSource{}
-	mi := &file_host_proto_msgTypes[9]
+	mi := &file_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1074,7 @@ func (x *EmptyDirSource) String() string {
 func (*EmptyDirSource) ProtoMessage() {}
 
 func (x *EmptyDirSource) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[9]
+	mi := &file_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1087,7 @@ func (x *EmptyDirSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmptyDirSource.ProtoReflect.Descriptor instead.
 func (*EmptyDirSource) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{9}
+	return file_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EmptyDirSource) GetMemory() bool {
@@ -1066,7 +1139,7 @@ type HostPathSource struct {
 
 func (x *HostPathSource) Reset() {
 	*x = HostPathSource{}
-	mi := &file_host_proto_msgTypes[10]
+	mi := &file_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1151,7 @@ func (x *HostPathSource) String() string {
 func (*HostPathSource) ProtoMessage() {}
 
 func (x *HostPathSource) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[10]
+	mi := &file_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1164,7 @@ func (x *HostPathSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostPathSource.ProtoReflect.Descriptor instead.
 func (*HostPathSource) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{10}
+	return file_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HostPathSource) GetPath() string {
@@ -1125,7 +1198,7 @@ type LocalSource struct {
 
 func (x *LocalSource) Reset() {
 	*x = LocalSource{}
-	mi := &file_host_proto_msgTypes[11]
+	mi := &file_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1210,7 @@ func (x *LocalSource) String() string {
 func (*LocalSource) ProtoMessage() {}
 
 func (x *LocalSource) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[11]
+	mi := &file_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1223,7 @@ func (x *LocalSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalSource.ProtoReflect.Descriptor instead.
 func (*LocalSource) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{11}
+	return file_host_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LocalSource) GetPath() string {
@@ -1192,7 +1265,7 @@ type EnsureVolumeResponse struct {
 
 func (x *EnsureVolumeResponse) Reset() {
 	*x = EnsureVolumeResponse{}
-	mi := &file_host_proto_msgTypes[12]
+	mi := &file_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1277,7 @@ func (x *EnsureVolumeResponse) String() string {
 func (*EnsureVolumeResponse) ProtoMessage() {}
 
 func (x *EnsureVolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[12]
+	mi := &file_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1290,7 @@ func (x *EnsureVolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureVolumeResponse.ProtoReflect.Descriptor instead.
 func (*EnsureVolumeResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{12}
+	return file_host_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EnsureVolumeResponse) GetPath() string {
@@ -1250,7 +1323,7 @@ type WriteFilesRequest struct {
 
 func (x *WriteFilesRequest) Reset() {
 	*x = WriteFilesRequest{}
-	mi := &file_host_proto_msgTypes[13]
+	mi := &file_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1335,7 @@ func (x *WriteFilesRequest) String() string {
 func (*WriteFilesRequest) ProtoMessage() {}
 
 func (x *WriteFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[13]
+	mi := &file_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1348,7 @@ func (x *WriteFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFilesRequest.ProtoReflect.Descriptor instead.
 func (*WriteFilesRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{13}
+	return file_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WriteFilesRequest) GetUid() string {
@@ -1344,7 +1417,7 @@ type VolumeFile struct {
 
 func (x *VolumeFile) Reset() {
 	*x = VolumeFile{}
-	mi := &file_host_proto_msgTypes[14]
+	mi := &file_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1429,7 @@ func (x *VolumeFile) String() string {
 func (*VolumeFile) ProtoMessage() {}
 
 func (x *VolumeFile) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[14]
+	mi := &file_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1442,7 @@ func (x *VolumeFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
 func (*VolumeFile) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{14}
+	return file_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VolumeFile) GetPath() string {
@@ -1411,7 +1484,7 @@ type WriteFilesResponse struct {
 
 func (x *WriteFilesResponse) Reset() {
 	*x = WriteFilesResponse{}
-	mi := &file_host_proto_msgTypes[15]
+	mi := &file_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1496,7 @@ func (x *WriteFilesResponse) String() string {
 func (*WriteFilesResponse) ProtoMessage() {}
 
 func (x *WriteFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[15]
+	mi := &file_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1509,7 @@ func (x *WriteFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFilesResponse.ProtoReflect.Descriptor instead.
 func (*WriteFilesResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{15}
+	return file_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WriteFilesResponse) GetPath() string {
@@ -1469,7 +1542,7 @@ type EnsureSubPathRequest struct {
 
 func (x *EnsureSubPathRequest) Reset() {
 	*x = EnsureSubPathRequest{}
-	mi := &file_host_proto_msgTypes[16]
+	mi := &file_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1554,7 @@ func (x *EnsureSubPathRequest) String() string {
 func (*EnsureSubPathRequest) ProtoMessage() {}
 
 func (x *EnsureSubPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[16]
+	mi := &file_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1567,7 @@ func (x *EnsureSubPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureSubPathRequest.ProtoReflect.Descriptor instead.
 func (*EnsureSubPathRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{16}
+	return file_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EnsureSubPathRequest) GetUid() string {
@@ -1557,7 +1630,7 @@ type EnsureSubPathResponse struct {
 
 func (x *EnsureSubPathResponse) Reset() {
 	*x = EnsureSubPathResponse{}
-	mi := &file_host_proto_msgTypes[17]
+	mi := &file_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1642,7 @@ func (x *EnsureSubPathResponse) String() string {
 func (*EnsureSubPathResponse) ProtoMessage() {}
 
 func (x *EnsureSubPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[17]
+	mi := &file_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1655,7 @@ func (x *EnsureSubPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureSubPathResponse.ProtoReflect.Descriptor instead.
 func (*EnsureSubPathResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{17}
+	return file_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EnsureSubPathResponse) GetPath() string {
@@ -1609,7 +1682,7 @@ type ReadVolumeFileRequest struct {
 
 func (x *ReadVolumeFileRequest) Reset() {
 	*x = ReadVolumeFileRequest{}
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1694,7 @@ func (x *ReadVolumeFileRequest) String() string {
 func (*ReadVolumeFileRequest) ProtoMessage() {}
 
 func (x *ReadVolumeFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[18]
+	mi := &file_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1707,7 @@ func (x *ReadVolumeFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVolumeFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadVolumeFileRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{18}
+	return file_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReadVolumeFileRequest) GetUid() string {
@@ -1676,7 +1749,7 @@ type ReadVolumeFileResponse struct {
 
 func (x *ReadVolumeFileResponse) Reset() {
 	*x = ReadVolumeFileResponse{}
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1761,7 @@ func (x *ReadVolumeFileResponse) String() string {
 func (*ReadVolumeFileResponse) ProtoMessage() {}
 
 func (x *ReadVolumeFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[19]
+	mi := &file_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1774,7 @@ func (x *ReadVolumeFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVolumeFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadVolumeFileResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{19}
+	return file_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadVolumeFileResponse) GetData() []byte {
@@ -1726,7 +1799,7 @@ type EnsureTerminationLogRequest struct {
 
 func (x *EnsureTerminationLogRequest) Reset() {
 	*x = EnsureTerminationLogRequest{}
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1811,7 @@ func (x *EnsureTerminationLogRequest) String() string {
 func (*EnsureTerminationLogRequest) ProtoMessage() {}
 
 func (x *EnsureTerminationLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[20]
+	mi := &file_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1824,7 @@ func (x *EnsureTerminationLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureTerminationLogRequest.ProtoReflect.Descriptor instead.
 func (*EnsureTerminationLogRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{20}
+	return file_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EnsureTerminationLogRequest) GetUid() string {
@@ -1786,7 +1859,7 @@ type EnsureTerminationLogResponse struct {
 
 func (x *EnsureTerminationLogResponse) Reset() {
 	*x = EnsureTerminationLogResponse{}
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1871,7 @@ func (x *EnsureTerminationLogResponse) String() string {
 func (*EnsureTerminationLogResponse) ProtoMessage() {}
 
 func (x *EnsureTerminationLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[21]
+	mi := &file_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1884,7 @@ func (x *EnsureTerminationLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureTerminationLogResponse.ProtoReflect.Descriptor instead.
 func (*EnsureTerminationLogResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{21}
+	return file_host_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EnsureTerminationLogResponse) GetPath() string {
@@ -1833,14 +1906,18 @@ type EnsurePodCgroupRequest struct {
 	// Microseconds of CPU in each 100 milliseconds.
 	CpuQuota int64 `protobuf:"varint,4,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
 	// Bytes of memory.
-	MemoryBytes   int64 `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	MemoryBytes int64 `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// Limits of huge pages, ordered by size. Of sizes that are not among them the pod may use none.
+	HugePages []*HugePageLimit `protobuf:"bytes,6,rep,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"`
+	// Number of processes and threads.
+	Pids          int64 `protobuf:"varint,7,opt,name=pids,proto3" json:"pids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EnsurePodCgroupRequest) Reset() {
 	*x = EnsurePodCgroupRequest{}
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1929,7 @@ func (x *EnsurePodCgroupRequest) String() string {
 func (*EnsurePodCgroupRequest) ProtoMessage() {}
 
 func (x *EnsurePodCgroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[22]
+	mi := &file_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +1942,7 @@ func (x *EnsurePodCgroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsurePodCgroupRequest.ProtoReflect.Descriptor instead.
 func (*EnsurePodCgroupRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{22}
+	return file_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EnsurePodCgroupRequest) GetUid() string {
@@ -1903,6 +1980,75 @@ func (x *EnsurePodCgroupRequest) GetMemoryBytes() int64 {
 	return 0
 }
 
+func (x *EnsurePodCgroupRequest) GetHugePages() []*HugePageLimit {
+	if x != nil {
+		return x.HugePages
+	}
+	return nil
+}
+
+func (x *EnsurePodCgroupRequest) GetPids() int64 {
+	if x != nil {
+		return x.Pids
+	}
+	return 0
+}
+
+// HugePageLimit limits the use of huge pages of one size.
+type HugePageLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Size of a page in bytes.
+	PageBytes int64 `protobuf:"varint,1,opt,name=page_bytes,json=pageBytes,proto3" json:"page_bytes,omitempty"`
+	// Bytes that may be used.
+	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HugePageLimit) Reset() {
+	*x = HugePageLimit{}
+	mi := &file_host_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HugePageLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HugePageLimit) ProtoMessage() {}
+
+func (x *HugePageLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HugePageLimit.ProtoReflect.Descriptor instead.
+func (*HugePageLimit) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *HugePageLimit) GetPageBytes() int64 {
+	if x != nil {
+		return x.PageBytes
+	}
+	return 0
+}
+
+func (x *HugePageLimit) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // EnsurePodCgroupResponse tells where the pod's containers belong.
 type EnsurePodCgroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1914,7 +2060,7 @@ type EnsurePodCgroupResponse struct {
 
 func (x *EnsurePodCgroupResponse) Reset() {
 	*x = EnsurePodCgroupResponse{}
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2072,7 @@ func (x *EnsurePodCgroupResponse) String() string {
 func (*EnsurePodCgroupResponse) ProtoMessage() {}
 
 func (x *EnsurePodCgroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[23]
+	mi := &file_host_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2085,7 @@ func (x *EnsurePodCgroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsurePodCgroupResponse.ProtoReflect.Descriptor instead.
 func (*EnsurePodCgroupResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{23}
+	return file_host_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EnsurePodCgroupResponse) GetParent() string {
@@ -1960,7 +2106,7 @@ type SetCgroupTiersRequest struct {
 
 func (x *SetCgroupTiersRequest) Reset() {
 	*x = SetCgroupTiersRequest{}
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2118,7 @@ func (x *SetCgroupTiersRequest) String() string {
 func (*SetCgroupTiersRequest) ProtoMessage() {}
 
 func (x *SetCgroupTiersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[24]
+	mi := &file_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2131,7 @@ func (x *SetCgroupTiersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCgroupTiersRequest.ProtoReflect.Descriptor instead.
 func (*SetCgroupTiersRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{24}
+	return file_host_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetCgroupTiersRequest) GetBurstableCpuShares() int64 {
@@ -2004,7 +2150,7 @@ type SetCgroupTiersResponse struct {
 
 func (x *SetCgroupTiersResponse) Reset() {
 	*x = SetCgroupTiersResponse{}
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2162,7 @@ func (x *SetCgroupTiersResponse) String() string {
 func (*SetCgroupTiersResponse) ProtoMessage() {}
 
 func (x *SetCgroupTiersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[25]
+	mi := &file_host_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2175,108 @@ func (x *SetCgroupTiersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCgroupTiersResponse.ProtoReflect.Descriptor instead.
 func (*SetCgroupTiersResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{25}
+	return file_host_proto_rawDescGZIP(), []int{27}
+}
+
+// EnsureIDRangeRequest asks for the ids of a pod.
+type EnsureIDRangeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod.
+	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnsureIDRangeRequest) Reset() {
+	*x = EnsureIDRangeRequest{}
+	mi := &file_host_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnsureIDRangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnsureIDRangeRequest) ProtoMessage() {}
+
+func (x *EnsureIDRangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnsureIDRangeRequest.ProtoReflect.Descriptor instead.
+func (*EnsureIDRangeRequest) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *EnsureIDRangeRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+// EnsureIDRangeResponse tells which ids of the host belong to the pod.
+type EnsureIDRangeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// First is the first id.
+	First uint32 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	// Length is how many there are.
+	Length        uint32 `protobuf:"varint,2,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnsureIDRangeResponse) Reset() {
+	*x = EnsureIDRangeResponse{}
+	mi := &file_host_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnsureIDRangeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnsureIDRangeResponse) ProtoMessage() {}
+
+func (x *EnsureIDRangeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_host_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnsureIDRangeResponse.ProtoReflect.Descriptor instead.
+func (*EnsureIDRangeResponse) Descriptor() ([]byte, []int) {
+	return file_host_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *EnsureIDRangeResponse) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *EnsureIDRangeResponse) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
 }
 
 // EnsureHostsFileRequest asks for the hosts file of a pod.
@@ -2045,7 +2292,7 @@ type EnsureHostsFileRequest struct {
 
 func (x *EnsureHostsFileRequest) Reset() {
 	*x = EnsureHostsFileRequest{}
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2304,7 @@ func (x *EnsureHostsFileRequest) String() string {
 func (*EnsureHostsFileRequest) ProtoMessage() {}
 
 func (x *EnsureHostsFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[26]
+	mi := &file_host_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2317,7 @@ func (x *EnsureHostsFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureHostsFileRequest.ProtoReflect.Descriptor instead.
 func (*EnsureHostsFileRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{26}
+	return file_host_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EnsureHostsFileRequest) GetUid() string {
@@ -2098,7 +2345,7 @@ type EnsureHostsFileResponse struct {
 
 func (x *EnsureHostsFileResponse) Reset() {
 	*x = EnsureHostsFileResponse{}
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2357,7 @@ func (x *EnsureHostsFileResponse) String() string {
 func (*EnsureHostsFileResponse) ProtoMessage() {}
 
 func (x *EnsureHostsFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[27]
+	mi := &file_host_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2370,7 @@ func (x *EnsureHostsFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureHostsFileResponse.ProtoReflect.Descriptor instead.
 func (*EnsureHostsFileResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{27}
+	return file_host_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EnsureHostsFileResponse) GetPath() string {
@@ -2146,7 +2393,7 @@ type RemovePodRequest struct {
 
 func (x *RemovePodRequest) Reset() {
 	*x = RemovePodRequest{}
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2405,7 @@ func (x *RemovePodRequest) String() string {
 func (*RemovePodRequest) ProtoMessage() {}
 
 func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[28]
+	mi := &file_host_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2418,7 @@ func (x *RemovePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodRequest.ProtoReflect.Descriptor instead.
 func (*RemovePodRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{28}
+	return file_host_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemovePodRequest) GetUid() string {
@@ -2197,7 +2444,7 @@ type RemovePodResponse struct {
 
 func (x *RemovePodResponse) Reset() {
 	*x = RemovePodResponse{}
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2456,7 @@ func (x *RemovePodResponse) String() string {
 func (*RemovePodResponse) ProtoMessage() {}
 
 func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[29]
+	mi := &file_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2469,7 @@ func (x *RemovePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePodResponse.ProtoReflect.Descriptor instead.
 func (*RemovePodResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{29}
+	return file_host_proto_rawDescGZIP(), []int{33}
 }
 
 // MeasurePodRequest asks what a pod takes of the disks of the host.
@@ -2238,7 +2485,7 @@ type MeasurePodRequest struct {
 
 func (x *MeasurePodRequest) Reset() {
 	*x = MeasurePodRequest{}
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2497,7 @@ func (x *MeasurePodRequest) String() string {
 func (*MeasurePodRequest) ProtoMessage() {}
 
 func (x *MeasurePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[30]
+	mi := &file_host_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2510,7 @@ func (x *MeasurePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasurePodRequest.ProtoReflect.Descriptor instead.
 func (*MeasurePodRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{30}
+	return file_host_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MeasurePodRequest) GetPod() *Pod {
@@ -2295,7 +2542,7 @@ type MeasurePodResponse struct {
 
 func (x *MeasurePodResponse) Reset() {
 	*x = MeasurePodResponse{}
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2554,7 @@ func (x *MeasurePodResponse) String() string {
 func (*MeasurePodResponse) ProtoMessage() {}
 
 func (x *MeasurePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[31]
+	mi := &file_host_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2567,7 @@ func (x *MeasurePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasurePodResponse.ProtoReflect.Descriptor instead.
 func (*MeasurePodResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{31}
+	return file_host_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MeasurePodResponse) GetVolumeBytes() map[string]int64 {
@@ -2359,7 +2606,7 @@ type ContainerUsage struct {
 
 func (x *ContainerUsage) Reset() {
 	*x = ContainerUsage{}
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2618,7 @@ func (x *ContainerUsage) String() string {
 func (*ContainerUsage) ProtoMessage() {}
 
 func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[32]
+	mi := &file_host_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2631,7 @@ func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
 func (*ContainerUsage) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{32}
+	return file_host_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ContainerUsage) GetLogBytes() int64 {
@@ -2417,7 +2664,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2676,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[33]
+	mi := &file_host_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2689,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{33}
+	return file_host_proto_rawDescGZIP(), []int{37}
 }
 
 // ListPodsResponse names the pods that have a directory.
@@ -2456,7 +2703,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2715,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[34]
+	mi := &file_host_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2728,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{34}
+	return file_host_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListPodsResponse) GetUids() []string {
@@ -2504,7 +2751,7 @@ type ImageRecord struct {
 
 func (x *ImageRecord) Reset() {
 	*x = ImageRecord{}
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2763,7 @@ func (x *ImageRecord) String() string {
 func (*ImageRecord) ProtoMessage() {}
 
 func (x *ImageRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[35]
+	mi := &file_host_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2776,7 @@ func (x *ImageRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageRecord.ProtoReflect.Descriptor instead.
 func (*ImageRecord) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{35}
+	return file_host_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ImageRecord) GetKey() string {
@@ -2555,7 +2802,7 @@ type ListImageRecordsRequest struct {
 
 func (x *ListImageRecordsRequest) Reset() {
 	*x = ListImageRecordsRequest{}
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2814,7 @@ func (x *ListImageRecordsRequest) String() string {
 func (*ListImageRecordsRequest) ProtoMessage() {}
 
 func (x *ListImageRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[36]
+	mi := &file_host_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2827,7 @@ func (x *ListImageRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImageRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ListImageRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{36}
+	return file_host_proto_rawDescGZIP(), []int{40}
 }
 
 // ListImageRecordsResponse has all image records.
@@ -2594,7 +2841,7 @@ type ListImageRecordsResponse struct {
 
 func (x *ListImageRecordsResponse) Reset() {
 	*x = ListImageRecordsResponse{}
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2853,7 @@ func (x *ListImageRecordsResponse) String() string {
 func (*ListImageRecordsResponse) ProtoMessage() {}
 
 func (x *ListImageRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[37]
+	mi := &file_host_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2866,7 @@ func (x *ListImageRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImageRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ListImageRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{37}
+	return file_host_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListImageRecordsResponse) GetRecords() []*ImageRecord {
@@ -2640,7 +2887,7 @@ type PutImageRecordRequest struct {
 
 func (x *PutImageRecordRequest) Reset() {
 	*x = PutImageRecordRequest{}
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2899,7 @@ func (x *PutImageRecordRequest) String() string {
 func (*PutImageRecordRequest) ProtoMessage() {}
 
 func (x *PutImageRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[38]
+	mi := &file_host_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2912,7 @@ func (x *PutImageRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutImageRecordRequest.ProtoReflect.Descriptor instead.
 func (*PutImageRecordRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{38}
+	return file_host_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PutImageRecordRequest) GetRecord() *ImageRecord {
@@ -2684,7 +2931,7 @@ type PutImageRecordResponse struct {
 
 func (x *PutImageRecordResponse) Reset() {
 	*x = PutImageRecordResponse{}
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2943,7 @@ func (x *PutImageRecordResponse) String() string {
 func (*PutImageRecordResponse) ProtoMessage() {}
 
 func (x *PutImageRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[39]
+	mi := &file_host_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2956,7 @@ func (x *PutImageRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutImageRecordResponse.ProtoReflect.Descriptor instead.
 func (*PutImageRecordResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{39}
+	return file_host_proto_rawDescGZIP(), []int{43}
 }
 
 // ReadLogRequest selects a part of a container's log.
@@ -2739,7 +2986,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2998,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[40]
+	mi := &file_host_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +3011,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{40}
+	return file_host_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadLogRequest) GetPath() string {
@@ -2843,7 +3090,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_host_proto_msgTypes[41]
+	mi := &file_host_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3102,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[41]
+	mi := &file_host_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3115,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{41}
+	return file_host_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadLogResponse) GetStream() LogStream {
@@ -2898,7 +3145,7 @@ type ReadTailRequest struct {
 
 func (x *ReadTailRequest) Reset() {
 	*x = ReadTailRequest{}
-	mi := &file_host_proto_msgTypes[42]
+	mi := &file_host_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3157,7 @@ func (x *ReadTailRequest) String() string {
 func (*ReadTailRequest) ProtoMessage() {}
 
 func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[42]
+	mi := &file_host_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3170,7 @@ func (x *ReadTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailRequest.ProtoReflect.Descriptor instead.
 func (*ReadTailRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{42}
+	return file_host_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadTailRequest) GetPath() string {
@@ -2951,7 +3198,7 @@ type ReadTailResponse struct {
 
 func (x *ReadTailResponse) Reset() {
 	*x = ReadTailResponse{}
-	mi := &file_host_proto_msgTypes[43]
+	mi := &file_host_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3210,7 @@ func (x *ReadTailResponse) String() string {
 func (*ReadTailResponse) ProtoMessage() {}
 
 func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[43]
+	mi := &file_host_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3223,7 @@ func (x *ReadTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadTailResponse.ProtoReflect.Descriptor instead.
 func (*ReadTailResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{43}
+	return file_host_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadTailResponse) GetData() []byte {
@@ -2999,7 +3246,7 @@ type RestartCountRequest struct {
 
 func (x *RestartCountRequest) Reset() {
 	*x = RestartCountRequest{}
-	mi := &file_host_proto_msgTypes[44]
+	mi := &file_host_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3258,7 @@ func (x *RestartCountRequest) String() string {
 func (*RestartCountRequest) ProtoMessage() {}
 
 func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[44]
+	mi := &file_host_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3271,7 @@ func (x *RestartCountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountRequest.ProtoReflect.Descriptor instead.
 func (*RestartCountRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{44}
+	return file_host_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RestartCountRequest) GetPod() *Pod {
@@ -3052,7 +3299,7 @@ type RestartCountResponse struct {
 
 func (x *RestartCountResponse) Reset() {
 	*x = RestartCountResponse{}
-	mi := &file_host_proto_msgTypes[45]
+	mi := &file_host_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3311,7 @@ func (x *RestartCountResponse) String() string {
 func (*RestartCountResponse) ProtoMessage() {}
 
 func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[45]
+	mi := &file_host_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3324,7 @@ func (x *RestartCountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartCountResponse.ProtoReflect.Descriptor instead.
 func (*RestartCountResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{45}
+	return file_host_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RestartCountResponse) GetRestartCount() int32 {
@@ -3098,7 +3345,7 @@ type RemoveLogsRequest struct {
 
 func (x *RemoveLogsRequest) Reset() {
 	*x = RemoveLogsRequest{}
-	mi := &file_host_proto_msgTypes[46]
+	mi := &file_host_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3357,7 @@ func (x *RemoveLogsRequest) String() string {
 func (*RemoveLogsRequest) ProtoMessage() {}
 
 func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[46]
+	mi := &file_host_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3370,7 @@ func (x *RemoveLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsRequest.ProtoReflect.Descriptor instead.
 func (*RemoveLogsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{46}
+	return file_host_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RemoveLogsRequest) GetPath() string {
@@ -3142,7 +3389,7 @@ type RemoveLogsResponse struct {
 
 func (x *RemoveLogsResponse) Reset() {
 	*x = RemoveLogsResponse{}
-	mi := &file_host_proto_msgTypes[47]
+	mi := &file_host_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3401,7 @@ func (x *RemoveLogsResponse) String() string {
 func (*RemoveLogsResponse) ProtoMessage() {}
 
 func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[47]
+	mi := &file_host_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3414,7 @@ func (x *RemoveLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveLogsResponse.ProtoReflect.Descriptor instead.
 func (*RemoveLogsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{47}
+	return file_host_proto_rawDescGZIP(), []int{51}
 }
 
 // RunHookRequest names one run of a hook: exactly one of command, http_get and sleep says what it does, none with join_only.
@@ -3196,7 +3443,7 @@ type RunHookRequest struct {
 
 func (x *RunHookRequest) Reset() {
 	*x = RunHookRequest{}
-	mi := &file_host_proto_msgTypes[48]
+	mi := &file_host_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3455,7 @@ func (x *RunHookRequest) String() string {
 func (*RunHookRequest) ProtoMessage() {}
 
 func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[48]
+	mi := &file_host_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3468,7 @@ func (x *RunHookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookRequest.ProtoReflect.Descriptor instead.
 func (*RunHookRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{48}
+	return file_host_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RunHookRequest) GetPodUid() string {
@@ -3299,7 +3546,7 @@ type HTTPRequest struct {
 
 func (x *HTTPRequest) Reset() {
 	*x = HTTPRequest{}
-	mi := &file_host_proto_msgTypes[49]
+	mi := &file_host_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3558,7 @@ func (x *HTTPRequest) String() string {
 func (*HTTPRequest) ProtoMessage() {}
 
 func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[49]
+	mi := &file_host_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3571,7 @@ func (x *HTTPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPRequest.ProtoReflect.Descriptor instead.
 func (*HTTPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{49}
+	return file_host_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *HTTPRequest) GetScheme() string {
@@ -3375,7 +3622,7 @@ type HTTPHeader struct {
 
 func (x *HTTPHeader) Reset() {
 	*x = HTTPHeader{}
-	mi := &file_host_proto_msgTypes[50]
+	mi := &file_host_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3634,7 @@ func (x *HTTPHeader) String() string {
 func (*HTTPHeader) ProtoMessage() {}
 
 func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[50]
+	mi := &file_host_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3647,7 @@ func (x *HTTPHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HTTPHeader.ProtoReflect.Descriptor instead.
 func (*HTTPHeader) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{50}
+	return file_host_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HTTPHeader) GetName() string {
@@ -3438,7 +3685,7 @@ type RunHookResponse struct {
 
 func (x *RunHookResponse) Reset() {
 	*x = RunHookResponse{}
-	mi := &file_host_proto_msgTypes[51]
+	mi := &file_host_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3450,7 +3697,7 @@ func (x *RunHookResponse) String() string {
 func (*RunHookResponse) ProtoMessage() {}
 
 func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[51]
+	mi := &file_host_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +3710,7 @@ func (x *RunHookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHookResponse.ProtoReflect.Descriptor instead.
 func (*RunHookResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{51}
+	return file_host_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RunHookResponse) GetExitCode() int32 {
@@ -3527,7 +3774,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_host_proto_msgTypes[52]
+	mi := &file_host_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +3786,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[52]
+	mi := &file_host_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3799,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{52}
+	return file_host_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ProbeRequest) GetAction() isProbeRequest_Action {
@@ -3634,7 +3881,7 @@ type TCPRequest struct {
 
 func (x *TCPRequest) Reset() {
 	*x = TCPRequest{}
-	mi := &file_host_proto_msgTypes[53]
+	mi := &file_host_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +3893,7 @@ func (x *TCPRequest) String() string {
 func (*TCPRequest) ProtoMessage() {}
 
 func (x *TCPRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[53]
+	mi := &file_host_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3659,7 +3906,7 @@ func (x *TCPRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TCPRequest.ProtoReflect.Descriptor instead.
 func (*TCPRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{53}
+	return file_host_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TCPRequest) GetHost() string {
@@ -3693,7 +3940,7 @@ type GRPCRequest struct {
 
 func (x *GRPCRequest) Reset() {
 	*x = GRPCRequest{}
-	mi := &file_host_proto_msgTypes[54]
+	mi := &file_host_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3952,7 @@ func (x *GRPCRequest) String() string {
 func (*GRPCRequest) ProtoMessage() {}
 
 func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[54]
+	mi := &file_host_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3965,7 @@ func (x *GRPCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GRPCRequest.ProtoReflect.Descriptor instead.
 func (*GRPCRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{54}
+	return file_host_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GRPCRequest) GetHost() string {
@@ -3762,7 +4009,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_host_proto_msgTypes[55]
+	mi := &file_host_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +4021,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[55]
+	mi := &file_host_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +4034,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{55}
+	return file_host_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ProbeResponse) GetOutcome() ProbeOutcome {
@@ -3817,7 +4064,7 @@ type WatchPodsRequest struct {
 
 func (x *WatchPodsRequest) Reset() {
 	*x = WatchPodsRequest{}
-	mi := &file_host_proto_msgTypes[56]
+	mi := &file_host_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3829,7 +4076,7 @@ func (x *WatchPodsRequest) String() string {
 func (*WatchPodsRequest) ProtoMessage() {}
 
 func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[56]
+	mi := &file_host_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3842,7 +4089,7 @@ func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsRequest.ProtoReflect.Descriptor instead.
 func (*WatchPodsRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{56}
+	return file_host_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchPodsRequest) GetLabels() map[string]string {
@@ -3872,7 +4119,7 @@ type WatchPodsResponse struct {
 
 func (x *WatchPodsResponse) Reset() {
 	*x = WatchPodsResponse{}
-	mi := &file_host_proto_msgTypes[57]
+	mi := &file_host_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4131,7 @@ func (x *WatchPodsResponse) String() string {
 func (*WatchPodsResponse) ProtoMessage() {}
 
 func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[57]
+	mi := &file_host_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +4144,7 @@ func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsResponse.ProtoReflect.Descriptor instead.
 func (*WatchPodsResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{57}
+	return file_host_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WatchPodsResponse) GetUids() []string {
@@ -3931,7 +4178,7 @@ type DialRequest struct {
 
 func (x *DialRequest) Reset() {
 	*x = DialRequest{}
-	mi := &file_host_proto_msgTypes[58]
+	mi := &file_host_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4190,7 @@ func (x *DialRequest) String() string {
 func (*DialRequest) ProtoMessage() {}
 
 func (x *DialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[58]
+	mi := &file_host_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4203,7 @@ func (x *DialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialRequest.ProtoReflect.Descriptor instead.
 func (*DialRequest) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{58}
+	return file_host_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DialRequest) GetMessage() isDialRequest_Message {
@@ -4032,7 +4279,7 @@ type PodPort struct {
 
 func (x *PodPort) Reset() {
 	*x = PodPort{}
-	mi := &file_host_proto_msgTypes[59]
+	mi := &file_host_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4044,7 +4291,7 @@ func (x *PodPort) String() string {
 func (*PodPort) ProtoMessage() {}
 
 func (x *PodPort) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[59]
+	mi := &file_host_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4057,7 +4304,7 @@ func (x *PodPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodPort.ProtoReflect.Descriptor instead.
 func (*PodPort) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{59}
+	return file_host_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PodPort) GetSandboxId() string {
@@ -4091,7 +4338,7 @@ type DialResponse struct {
 
 func (x *DialResponse) Reset() {
 	*x = DialResponse{}
-	mi := &file_host_proto_msgTypes[60]
+	mi := &file_host_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4350,7 @@ func (x *DialResponse) String() string {
 func (*DialResponse) ProtoMessage() {}
 
 func (x *DialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[60]
+	mi := &file_host_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4363,7 @@ func (x *DialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialResponse.ProtoReflect.Descriptor instead.
 func (*DialResponse) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{60}
+	return file_host_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DialResponse) GetMessage() isDialResponse_Message {
@@ -4187,7 +4434,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_host_proto_msgTypes[61]
+	mi := &file_host_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4199,7 +4446,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[61]
+	mi := &file_host_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4212,7 +4459,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{61}
+	return file_host_proto_rawDescGZIP(), []int{65}
 }
 
 // EndOfStream says that one direction of a byte stream has ended.
@@ -4224,7 +4471,7 @@ type EndOfStream struct {
 
 func (x *EndOfStream) Reset() {
 	*x = EndOfStream{}
-	mi := &file_host_proto_msgTypes[62]
+	mi := &file_host_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4483,7 @@ func (x *EndOfStream) String() string {
 func (*EndOfStream) ProtoMessage() {}
 
 func (x *EndOfStream) ProtoReflect() protoreflect.Message {
-	mi := &file_host_proto_msgTypes[62]
+	mi := &file_host_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4496,7 @@ func (x *EndOfStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOfStream.ProtoReflect.Descriptor instead.
 func (*EndOfStream) Descriptor() ([]byte, []int) {
-	return file_host_proto_rawDescGZIP(), []int{62}
+	return file_host_proto_rawDescGZIP(), []int{66}
 }
 
 var File_host_proto protoreflect.FileDescriptor
@@ -4263,7 +4510,7 @@ const file_host_proto_rawDesc = "" +
 	"\rHelloResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x0e\n" +
-	"\fFactsRequest\"\xc8\x06\n" +
+	"\fFactsRequest\"\xa6\a\n" +
 	"\rFactsResponse\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1f\n" +
@@ -4295,7 +4542,14 @@ const file_host_proto_rawDesc = "" +
 	"\fpod_logs_dir\x18\x17 \x01(\tR\n" +
 	"podLogsDir\x12\x18\n" +
 	"\aversion\x18\x18 \x01(\tR\aversion\x12\x1b\n" +
-	"\tapp_armor\x18\x19 \x01(\bR\bappArmor\"\xcd\x01\n" +
+	"\tapp_armor\x18\x19 \x01(\bR\bappArmor\x129\n" +
+	"\n" +
+	"huge_pages\x18\x1a \x03(\v2\x1a.tombolo.host.v1.HugePagesR\thugePages\x12!\n" +
+	"\fswap_control\x18\x1b \x01(\bR\vswapControl\"@\n" +
+	"\tHugePages\x12\x1d\n" +
+	"\n" +
+	"page_bytes\x18\x01 \x01(\x04R\tpageBytes\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\xcd\x01\n" +
 	"\n" +
 	"Filesystem\x12\x18\n" +
 	"\apurpose\x18\x01 \x01(\tR\apurpose\x12\x12\n" +
@@ -4382,19 +4636,31 @@ const file_host_proto_rawDesc = "" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12#\n" +
 	"\rrestart_count\x18\x03 \x01(\x05R\frestartCount\"2\n" +
 	"\x1cEnsureTerminationLogResponse\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"\xa6\x01\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\"\xf9\x01\n" +
 	"\x16EnsurePodCgroupRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1b\n" +
 	"\tqos_class\x18\x02 \x01(\tR\bqosClass\x12\x1d\n" +
 	"\n" +
 	"cpu_shares\x18\x03 \x01(\x03R\tcpuShares\x12\x1b\n" +
 	"\tcpu_quota\x18\x04 \x01(\x03R\bcpuQuota\x12!\n" +
-	"\fmemory_bytes\x18\x05 \x01(\x03R\vmemoryBytes\"1\n" +
+	"\fmemory_bytes\x18\x05 \x01(\x03R\vmemoryBytes\x12=\n" +
+	"\n" +
+	"huge_pages\x18\x06 \x03(\v2\x1e.tombolo.host.v1.HugePageLimitR\thugePages\x12\x12\n" +
+	"\x04pids\x18\a \x01(\x03R\x04pids\"D\n" +
+	"\rHugePageLimit\x12\x1d\n" +
+	"\n" +
+	"page_bytes\x18\x01 \x01(\x03R\tpageBytes\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"1\n" +
 	"\x17EnsurePodCgroupResponse\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\"I\n" +
 	"\x15SetCgroupTiersRequest\x120\n" +
 	"\x14burstable_cpu_shares\x18\x01 \x01(\x03R\x12burstableCpuShares\"\x18\n" +
-	"\x16SetCgroupTiersResponse\"D\n" +
+	"\x16SetCgroupTiersResponse\"(\n" +
+	"\x14EnsureIDRangeRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"E\n" +
+	"\x15EnsureIDRangeResponse\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x16\n" +
+	"\x06length\x18\x02 \x01(\rR\x06length\"D\n" +
 	"\x16EnsureHostsFileRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\"-\n" +
@@ -4558,7 +4824,7 @@ const file_host_proto_rawDesc = "" +
 	"\x19PROBE_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PROBE_OUTCOME_FAILURE\x10\x01\x12\x19\n" +
 	"\x15PROBE_OUTCOME_SUCCESS\x10\x02\x12\x19\n" +
-	"\x15PROBE_OUTCOME_WARNING\x10\x032\xde\x10\n" +
+	"\x15PROBE_OUTCOME_WARNING\x10\x032\xbe\x11\n" +
 	"\vHostService\x12F\n" +
 	"\x05Hello\x12\x1d.tombolo.host.v1.HelloRequest\x1a\x1e.tombolo.host.v1.HelloResponse\x12F\n" +
 	"\x05Facts\x12\x1d.tombolo.host.v1.FactsRequest\x1a\x1e.tombolo.host.v1.FactsResponse\x12R\n" +
@@ -4569,7 +4835,8 @@ const file_host_proto_rawDesc = "" +
 	"\rEnsureSubPath\x12%.tombolo.host.v1.EnsureSubPathRequest\x1a&.tombolo.host.v1.EnsureSubPathResponse\x12a\n" +
 	"\x0eReadVolumeFile\x12&.tombolo.host.v1.ReadVolumeFileRequest\x1a'.tombolo.host.v1.ReadVolumeFileResponse\x12s\n" +
 	"\x14EnsureTerminationLog\x12,.tombolo.host.v1.EnsureTerminationLogRequest\x1a-.tombolo.host.v1.EnsureTerminationLogResponse\x12d\n" +
-	"\x0fEnsureHostsFile\x12'.tombolo.host.v1.EnsureHostsFileRequest\x1a(.tombolo.host.v1.EnsureHostsFileResponse\x12d\n" +
+	"\x0fEnsureHostsFile\x12'.tombolo.host.v1.EnsureHostsFileRequest\x1a(.tombolo.host.v1.EnsureHostsFileResponse\x12^\n" +
+	"\rEnsureIDRange\x12%.tombolo.host.v1.EnsureIDRangeRequest\x1a&.tombolo.host.v1.EnsureIDRangeResponse\x12d\n" +
 	"\x0fEnsurePodCgroup\x12'.tombolo.host.v1.EnsurePodCgroupRequest\x1a(.tombolo.host.v1.EnsurePodCgroupResponse\x12a\n" +
 	"\x0eSetCgroupTiers\x12&.tombolo.host.v1.SetCgroupTiersRequest\x1a'.tombolo.host.v1.SetCgroupTiersResponse\x12R\n" +
 	"\tRemovePod\x12!.tombolo.host.v1.RemovePodRequest\x1a\".tombolo.host.v1.RemovePodResponse\x12U\n" +
@@ -4601,7 +4868,7 @@ func file_host_proto_rawDescGZIP() []byte {
 }
 
 var file_host_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_host_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_host_proto_goTypes = []any{
 	(VolumeKind)(0),                      // 0: tombolo.host.v1.VolumeKind
 	(LogStream)(0),                       // 1: tombolo.host.v1.LogStream
@@ -4610,159 +4877,167 @@ var file_host_proto_goTypes = []any{
 	(*HelloResponse)(nil),                // 4: tombolo.host.v1.HelloResponse
 	(*FactsRequest)(nil),                 // 5: tombolo.host.v1.FactsRequest
 	(*FactsResponse)(nil),                // 6: tombolo.host.v1.FactsResponse
-	(*Filesystem)(nil),                   // 7: tombolo.host.v1.Filesystem
-	(*Pod)(nil),                          // 8: tombolo.host.v1.Pod
-	(*EnsurePodRequest)(nil),             // 9: tombolo.host.v1.EnsurePodRequest
-	(*EnsurePodResponse)(nil),            // 10: tombolo.host.v1.EnsurePodResponse
-	(*EnsureVolumeRequest)(nil),          // 11: tombolo.host.v1.EnsureVolumeRequest
-	(*EmptyDirSource)(nil),               // 12: tombolo.host.v1.EmptyDirSource
-	(*HostPathSource)(nil),               // 13: tombolo.host.v1.HostPathSource
-	(*LocalSource)(nil),                  // 14: tombolo.host.v1.LocalSource
-	(*EnsureVolumeResponse)(nil),         // 15: tombolo.host.v1.EnsureVolumeResponse
-	(*WriteFilesRequest)(nil),            // 16: tombolo.host.v1.WriteFilesRequest
-	(*VolumeFile)(nil),                   // 17: tombolo.host.v1.VolumeFile
-	(*WriteFilesResponse)(nil),           // 18: tombolo.host.v1.WriteFilesResponse
-	(*EnsureSubPathRequest)(nil),         // 19: tombolo.host.v1.EnsureSubPathRequest
-	(*EnsureSubPathResponse)(nil),        // 20: tombolo.host.v1.EnsureSubPathResponse
-	(*ReadVolumeFileRequest)(nil),        // 21: tombolo.host.v1.ReadVolumeFileRequest
-	(*ReadVolumeFileResponse)(nil),       // 22: tombolo.host.v1.ReadVolumeFileResponse
-	(*EnsureTerminationLogRequest)(nil),  // 23: tombolo.host.v1.EnsureTerminationLogRequest
-	(*EnsureTerminationLogResponse)(nil), // 24: tombolo.host.v1.EnsureTerminationLogResponse
-	(*EnsurePodCgroupRequest)(nil),       // 25: tombolo.host.v1.EnsurePodCgroupRequest
-	(*EnsurePodCgroupResponse)(nil),      // 26: tombolo.host.v1.EnsurePodCgroupResponse
-	(*SetCgroupTiersRequest)(nil),        // 27: tombolo.host.v1.SetCgroupTiersRequest
-	(*SetCgroupTiersResponse)(nil),       // 28: tombolo.host.v1.SetCgroupTiersResponse
-	(*EnsureHostsFileRequest)(nil),       // 29: tombolo.host.v1.EnsureHostsFileRequest
-	(*EnsureHostsFileResponse)(nil),      // 30: tombolo.host.v1.EnsureHostsFileResponse
-	(*RemovePodRequest)(nil),             // 31: tombolo.host.v1.RemovePodRequest
-	(*RemovePodResponse)(nil),            // 32: tombolo.host.v1.RemovePodResponse
-	(*MeasurePodRequest)(nil),            // 33: tombolo.host.v1.MeasurePodRequest
-	(*MeasurePodResponse)(nil),           // 34: tombolo.host.v1.MeasurePodResponse
-	(*ContainerUsage)(nil),               // 35: tombolo.host.v1.ContainerUsage
-	(*ListPodsRequest)(nil),              // 36: tombolo.host.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),             // 37: tombolo.host.v1.ListPodsResponse
-	(*ImageRecord)(nil),                  // 38: tombolo.host.v1.ImageRecord
-	(*ListImageRecordsRequest)(nil),      // 39: tombolo.host.v1.ListImageRecordsRequest
-	(*ListImageRecordsResponse)(nil),     // 40: tombolo.host.v1.ListImageRecordsResponse
-	(*PutImageRecordRequest)(nil),        // 41: tombolo.host.v1.PutImageRecordRequest
-	(*PutImageRecordResponse)(nil),       // 42: tombolo.host.v1.PutImageRecordResponse
-	(*ReadLogRequest)(nil),               // 43: tombolo.host.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),              // 44: tombolo.host.v1.ReadLogResponse
-	(*ReadTailRequest)(nil),              // 45: tombolo.host.v1.ReadTailRequest
-	(*ReadTailResponse)(nil),             // 46: tombolo.host.v1.ReadTailResponse
-	(*RestartCountRequest)(nil),          // 47: tombolo.host.v1.RestartCountRequest
-	(*RestartCountResponse)(nil),         // 48: tombolo.host.v1.RestartCountResponse
-	(*RemoveLogsRequest)(nil),            // 49: tombolo.host.v1.RemoveLogsRequest
-	(*RemoveLogsResponse)(nil),           // 50: tombolo.host.v1.RemoveLogsResponse
-	(*RunHookRequest)(nil),               // 51: tombolo.host.v1.RunHookRequest
-	(*HTTPRequest)(nil),                  // 52: tombolo.host.v1.HTTPRequest
-	(*HTTPHeader)(nil),                   // 53: tombolo.host.v1.HTTPHeader
-	(*RunHookResponse)(nil),              // 54: tombolo.host.v1.RunHookResponse
-	(*ProbeRequest)(nil),                 // 55: tombolo.host.v1.ProbeRequest
-	(*TCPRequest)(nil),                   // 56: tombolo.host.v1.TCPRequest
-	(*GRPCRequest)(nil),                  // 57: tombolo.host.v1.GRPCRequest
-	(*ProbeResponse)(nil),                // 58: tombolo.host.v1.ProbeResponse
-	(*WatchPodsRequest)(nil),             // 59: tombolo.host.v1.WatchPodsRequest
-	(*WatchPodsResponse)(nil),            // 60: tombolo.host.v1.WatchPodsResponse
-	(*DialRequest)(nil),                  // 61: tombolo.host.v1.DialRequest
-	(*PodPort)(nil),                      // 62: tombolo.host.v1.PodPort
-	(*DialResponse)(nil),                 // 63: tombolo.host.v1.DialResponse
-	(*Connected)(nil),                    // 64: tombolo.host.v1.Connected
-	(*EndOfStream)(nil),                  // 65: tombolo.host.v1.EndOfStream
-	nil,                                  // 66: tombolo.host.v1.MeasurePodResponse.VolumeBytesEntry
-	nil,                                  // 67: tombolo.host.v1.MeasurePodResponse.ContainersEntry
-	nil,                                  // 68: tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),        // 69: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),          // 70: google.protobuf.Duration
+	(*HugePages)(nil),                    // 7: tombolo.host.v1.HugePages
+	(*Filesystem)(nil),                   // 8: tombolo.host.v1.Filesystem
+	(*Pod)(nil),                          // 9: tombolo.host.v1.Pod
+	(*EnsurePodRequest)(nil),             // 10: tombolo.host.v1.EnsurePodRequest
+	(*EnsurePodResponse)(nil),            // 11: tombolo.host.v1.EnsurePodResponse
+	(*EnsureVolumeRequest)(nil),          // 12: tombolo.host.v1.EnsureVolumeRequest
+	(*EmptyDirSource)(nil),               // 13: tombolo.host.v1.EmptyDirSource
+	(*HostPathSource)(nil),               // 14: tombolo.host.v1.HostPathSource
+	(*LocalSource)(nil),                  // 15: tombolo.host.v1.LocalSource
+	(*EnsureVolumeResponse)(nil),         // 16: tombolo.host.v1.EnsureVolumeResponse
+	(*WriteFilesRequest)(nil),            // 17: tombolo.host.v1.WriteFilesRequest
+	(*VolumeFile)(nil),                   // 18: tombolo.host.v1.VolumeFile
+	(*WriteFilesResponse)(nil),           // 19: tombolo.host.v1.WriteFilesResponse
+	(*EnsureSubPathRequest)(nil),         // 20: tombolo.host.v1.EnsureSubPathRequest
+	(*EnsureSubPathResponse)(nil),        // 21: tombolo.host.v1.EnsureSubPathResponse
+	(*ReadVolumeFileRequest)(nil),        // 22: tombolo.host.v1.ReadVolumeFileRequest
+	(*ReadVolumeFileResponse)(nil),       // 23: tombolo.host.v1.ReadVolumeFileResponse
+	(*EnsureTerminationLogRequest)(nil),  // 24: tombolo.host.v1.EnsureTerminationLogRequest
+	(*EnsureTerminationLogResponse)(nil), // 25: tombolo.host.v1.EnsureTerminationLogResponse
+	(*EnsurePodCgroupRequest)(nil),       // 26: tombolo.host.v1.EnsurePodCgroupRequest
+	(*HugePageLimit)(nil),                // 27: tombolo.host.v1.HugePageLimit
+	(*EnsurePodCgroupResponse)(nil),      // 28: tombolo.host.v1.EnsurePodCgroupResponse
+	(*SetCgroupTiersRequest)(nil),        // 29: tombolo.host.v1.SetCgroupTiersRequest
+	(*SetCgroupTiersResponse)(nil),       // 30: tombolo.host.v1.SetCgroupTiersResponse
+	(*EnsureIDRangeRequest)(nil),         // 31: tombolo.host.v1.EnsureIDRangeRequest
+	(*EnsureIDRangeResponse)(nil),        // 32: tombolo.host.v1.EnsureIDRangeResponse
+	(*EnsureHostsFileRequest)(nil),       // 33: tombolo.host.v1.EnsureHostsFileRequest
+	(*EnsureHostsFileResponse)(nil),      // 34: tombolo.host.v1.EnsureHostsFileResponse
+	(*RemovePodRequest)(nil),             // 35: tombolo.host.v1.RemovePodRequest
+	(*RemovePodResponse)(nil),            // 36: tombolo.host.v1.RemovePodResponse
+	(*MeasurePodRequest)(nil),            // 37: tombolo.host.v1.MeasurePodRequest
+	(*MeasurePodResponse)(nil),           // 38: tombolo.host.v1.MeasurePodResponse
+	(*ContainerUsage)(nil),               // 39: tombolo.host.v1.ContainerUsage
+	(*ListPodsRequest)(nil),              // 40: tombolo.host.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),             // 41: tombolo.host.v1.ListPodsResponse
+	(*ImageRecord)(nil),                  // 42: tombolo.host.v1.ImageRecord
+	(*ListImageRecordsRequest)(nil),      // 43: tombolo.host.v1.ListImageRecordsRequest
+	(*ListImageRecordsResponse)(nil),     // 44: tombolo.host.v1.ListImageRecordsResponse
+	(*PutImageRecordRequest)(nil),        // 45: tombolo.host.v1.PutImageRecordRequest
+	(*PutImageRecordResponse)(nil),       // 46: tombolo.host.v1.PutImageRecordResponse
+	(*ReadLogRequest)(nil),               // 47: tombolo.host.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),              // 48: tombolo.host.v1.ReadLogResponse
+	(*ReadTailRequest)(nil),              // 49: tombolo.host.v1.ReadTailRequest
+	(*ReadTailResponse)(nil),             // 50: tombolo.host.v1.ReadTailResponse
+	(*RestartCountRequest)(nil),          // 51: tombolo.host.v1.RestartCountRequest
+	(*RestartCountResponse)(nil),         // 52: tombolo.host.v1.RestartCountResponse
+	(*RemoveLogsRequest)(nil),            // 53: tombolo.host.v1.RemoveLogsRequest
+	(*RemoveLogsResponse)(nil),           // 54: tombolo.host.v1.RemoveLogsResponse
+	(*RunHookRequest)(nil),               // 55: tombolo.host.v1.RunHookRequest
+	(*HTTPRequest)(nil),                  // 56: tombolo.host.v1.HTTPRequest
+	(*HTTPHeader)(nil),                   // 57: tombolo.host.v1.HTTPHeader
+	(*RunHookResponse)(nil),              // 58: tombolo.host.v1.RunHookResponse
+	(*ProbeRequest)(nil),                 // 59: tombolo.host.v1.ProbeRequest
+	(*TCPRequest)(nil),                   // 60: tombolo.host.v1.TCPRequest
+	(*GRPCRequest)(nil),                  // 61: tombolo.host.v1.GRPCRequest
+	(*ProbeResponse)(nil),                // 62: tombolo.host.v1.ProbeResponse
+	(*WatchPodsRequest)(nil),             // 63: tombolo.host.v1.WatchPodsRequest
+	(*WatchPodsResponse)(nil),            // 64: tombolo.host.v1.WatchPodsResponse
+	(*DialRequest)(nil),                  // 65: tombolo.host.v1.DialRequest
+	(*PodPort)(nil),                      // 66: tombolo.host.v1.PodPort
+	(*DialResponse)(nil),                 // 67: tombolo.host.v1.DialResponse
+	(*Connected)(nil),                    // 68: tombolo.host.v1.Connected
+	(*EndOfStream)(nil),                  // 69: tombolo.host.v1.EndOfStream
+	nil,                                  // 70: tombolo.host.v1.MeasurePodResponse.VolumeBytesEntry
+	nil,                                  // 71: tombolo.host.v1.MeasurePodResponse.ContainersEntry
+	nil,                                  // 72: tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),        // 73: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 74: google.protobuf.Duration
 }
 var file_host_proto_depIdxs = []int32{
-	69, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
-	7,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
-	69, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
-	8,  // 3: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
-	12, // 4: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
-	13, // 5: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
-	14, // 6: tombolo.host.v1.EnsureVolumeRequest.local:type_name -> tombolo.host.v1.LocalSource
-	0,  // 7: tombolo.host.v1.WriteFilesRequest.kind:type_name -> tombolo.host.v1.VolumeKind
-	17, // 8: tombolo.host.v1.WriteFilesRequest.files:type_name -> tombolo.host.v1.VolumeFile
-	0,  // 9: tombolo.host.v1.EnsureSubPathRequest.kind:type_name -> tombolo.host.v1.VolumeKind
-	0,  // 10: tombolo.host.v1.ReadVolumeFileRequest.kind:type_name -> tombolo.host.v1.VolumeKind
-	8,  // 11: tombolo.host.v1.MeasurePodRequest.pod:type_name -> tombolo.host.v1.Pod
-	66, // 12: tombolo.host.v1.MeasurePodResponse.volume_bytes:type_name -> tombolo.host.v1.MeasurePodResponse.VolumeBytesEntry
-	67, // 13: tombolo.host.v1.MeasurePodResponse.containers:type_name -> tombolo.host.v1.MeasurePodResponse.ContainersEntry
-	38, // 14: tombolo.host.v1.ListImageRecordsResponse.records:type_name -> tombolo.host.v1.ImageRecord
-	38, // 15: tombolo.host.v1.PutImageRecordRequest.record:type_name -> tombolo.host.v1.ImageRecord
-	69, // 16: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	1,  // 17: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
-	8,  // 18: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
-	70, // 19: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
-	52, // 20: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	70, // 21: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
-	53, // 22: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
-	52, // 23: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
-	56, // 24: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
-	57, // 25: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
-	70, // 26: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
-	2,  // 27: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
-	68, // 28: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
-	70, // 29: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
-	62, // 30: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
-	64, // 31: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
-	65, // 32: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
-	35, // 33: tombolo.host.v1.MeasurePodResponse.ContainersEntry.value:type_name -> tombolo.host.v1.ContainerUsage
-	3,  // 34: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
-	5,  // 35: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
-	9,  // 36: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
-	11, // 37: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
-	16, // 38: tombolo.host.v1.HostService.WriteFiles:input_type -> tombolo.host.v1.WriteFilesRequest
-	19, // 39: tombolo.host.v1.HostService.EnsureSubPath:input_type -> tombolo.host.v1.EnsureSubPathRequest
-	21, // 40: tombolo.host.v1.HostService.ReadVolumeFile:input_type -> tombolo.host.v1.ReadVolumeFileRequest
-	23, // 41: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
-	29, // 42: tombolo.host.v1.HostService.EnsureHostsFile:input_type -> tombolo.host.v1.EnsureHostsFileRequest
-	25, // 43: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
-	27, // 44: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
-	31, // 45: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
-	33, // 46: tombolo.host.v1.HostService.MeasurePod:input_type -> tombolo.host.v1.MeasurePodRequest
-	36, // 47: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
-	39, // 48: tombolo.host.v1.HostService.ListImageRecords:input_type -> tombolo.host.v1.ListImageRecordsRequest
-	41, // 49: tombolo.host.v1.HostService.PutImageRecord:input_type -> tombolo.host.v1.PutImageRecordRequest
-	43, // 50: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
-	45, // 51: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
-	47, // 52: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
-	49, // 53: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
-	51, // 54: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
-	55, // 55: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
-	59, // 56: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
-	61, // 57: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
-	4,  // 58: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
-	6,  // 59: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
-	10, // 60: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
-	15, // 61: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
-	18, // 62: tombolo.host.v1.HostService.WriteFiles:output_type -> tombolo.host.v1.WriteFilesResponse
-	20, // 63: tombolo.host.v1.HostService.EnsureSubPath:output_type -> tombolo.host.v1.EnsureSubPathResponse
-	22, // 64: tombolo.host.v1.HostService.ReadVolumeFile:output_type -> tombolo.host.v1.ReadVolumeFileResponse
-	24, // 65: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
-	30, // 66: tombolo.host.v1.HostService.EnsureHostsFile:output_type -> tombolo.host.v1.EnsureHostsFileResponse
-	26, // 67: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
-	28, // 68: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
-	32, // 69: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
-	34, // 70: tombolo.host.v1.HostService.MeasurePod:output_type -> tombolo.host.v1.MeasurePodResponse
-	37, // 71: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
-	40, // 72: tombolo.host.v1.HostService.ListImageRecords:output_type -> tombolo.host.v1.ListImageRecordsResponse
-	42, // 73: tombolo.host.v1.HostService.PutImageRecord:output_type -> tombolo.host.v1.PutImageRecordResponse
-	44, // 74: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
-	46, // 75: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
-	48, // 76: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
-	50, // 77: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
-	54, // 78: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
-	58, // 79: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
-	60, // 80: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
-	63, // 81: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
-	58, // [58:82] is the sub-list for method output_type
-	34, // [34:58] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	73, // 0: tombolo.host.v1.HelloResponse.time:type_name -> google.protobuf.Timestamp
+	8,  // 1: tombolo.host.v1.FactsResponse.filesystems:type_name -> tombolo.host.v1.Filesystem
+	73, // 2: tombolo.host.v1.FactsResponse.clock:type_name -> google.protobuf.Timestamp
+	7,  // 3: tombolo.host.v1.FactsResponse.huge_pages:type_name -> tombolo.host.v1.HugePages
+	9,  // 4: tombolo.host.v1.EnsurePodRequest.pod:type_name -> tombolo.host.v1.Pod
+	13, // 5: tombolo.host.v1.EnsureVolumeRequest.empty_dir:type_name -> tombolo.host.v1.EmptyDirSource
+	14, // 6: tombolo.host.v1.EnsureVolumeRequest.host_path:type_name -> tombolo.host.v1.HostPathSource
+	15, // 7: tombolo.host.v1.EnsureVolumeRequest.local:type_name -> tombolo.host.v1.LocalSource
+	0,  // 8: tombolo.host.v1.WriteFilesRequest.kind:type_name -> tombolo.host.v1.VolumeKind
+	18, // 9: tombolo.host.v1.WriteFilesRequest.files:type_name -> tombolo.host.v1.VolumeFile
+	0,  // 10: tombolo.host.v1.EnsureSubPathRequest.kind:type_name -> tombolo.host.v1.VolumeKind
+	0,  // 11: tombolo.host.v1.ReadVolumeFileRequest.kind:type_name -> tombolo.host.v1.VolumeKind
+	27, // 12: tombolo.host.v1.EnsurePodCgroupRequest.huge_pages:type_name -> tombolo.host.v1.HugePageLimit
+	9,  // 13: tombolo.host.v1.MeasurePodRequest.pod:type_name -> tombolo.host.v1.Pod
+	70, // 14: tombolo.host.v1.MeasurePodResponse.volume_bytes:type_name -> tombolo.host.v1.MeasurePodResponse.VolumeBytesEntry
+	71, // 15: tombolo.host.v1.MeasurePodResponse.containers:type_name -> tombolo.host.v1.MeasurePodResponse.ContainersEntry
+	42, // 16: tombolo.host.v1.ListImageRecordsResponse.records:type_name -> tombolo.host.v1.ImageRecord
+	42, // 17: tombolo.host.v1.PutImageRecordRequest.record:type_name -> tombolo.host.v1.ImageRecord
+	73, // 18: tombolo.host.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	1,  // 19: tombolo.host.v1.ReadLogResponse.stream:type_name -> tombolo.host.v1.LogStream
+	9,  // 20: tombolo.host.v1.RestartCountRequest.pod:type_name -> tombolo.host.v1.Pod
+	74, // 21: tombolo.host.v1.RunHookRequest.timeout:type_name -> google.protobuf.Duration
+	56, // 22: tombolo.host.v1.RunHookRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	74, // 23: tombolo.host.v1.RunHookRequest.sleep:type_name -> google.protobuf.Duration
+	57, // 24: tombolo.host.v1.HTTPRequest.headers:type_name -> tombolo.host.v1.HTTPHeader
+	56, // 25: tombolo.host.v1.ProbeRequest.http_get:type_name -> tombolo.host.v1.HTTPRequest
+	60, // 26: tombolo.host.v1.ProbeRequest.tcp:type_name -> tombolo.host.v1.TCPRequest
+	61, // 27: tombolo.host.v1.ProbeRequest.grpc:type_name -> tombolo.host.v1.GRPCRequest
+	74, // 28: tombolo.host.v1.ProbeRequest.timeout:type_name -> google.protobuf.Duration
+	2,  // 29: tombolo.host.v1.ProbeResponse.outcome:type_name -> tombolo.host.v1.ProbeOutcome
+	72, // 30: tombolo.host.v1.WatchPodsRequest.labels:type_name -> tombolo.host.v1.WatchPodsRequest.LabelsEntry
+	74, // 31: tombolo.host.v1.WatchPodsRequest.digest_period:type_name -> google.protobuf.Duration
+	66, // 32: tombolo.host.v1.DialRequest.pod_port:type_name -> tombolo.host.v1.PodPort
+	68, // 33: tombolo.host.v1.DialResponse.connected:type_name -> tombolo.host.v1.Connected
+	69, // 34: tombolo.host.v1.DialResponse.eof:type_name -> tombolo.host.v1.EndOfStream
+	39, // 35: tombolo.host.v1.MeasurePodResponse.ContainersEntry.value:type_name -> tombolo.host.v1.ContainerUsage
+	3,  // 36: tombolo.host.v1.HostService.Hello:input_type -> tombolo.host.v1.HelloRequest
+	5,  // 37: tombolo.host.v1.HostService.Facts:input_type -> tombolo.host.v1.FactsRequest
+	10, // 38: tombolo.host.v1.HostService.EnsurePod:input_type -> tombolo.host.v1.EnsurePodRequest
+	12, // 39: tombolo.host.v1.HostService.EnsureVolume:input_type -> tombolo.host.v1.EnsureVolumeRequest
+	17, // 40: tombolo.host.v1.HostService.WriteFiles:input_type -> tombolo.host.v1.WriteFilesRequest
+	20, // 41: tombolo.host.v1.HostService.EnsureSubPath:input_type -> tombolo.host.v1.EnsureSubPathRequest
+	22, // 42: tombolo.host.v1.HostService.ReadVolumeFile:input_type -> tombolo.host.v1.ReadVolumeFileRequest
+	24, // 43: tombolo.host.v1.HostService.EnsureTerminationLog:input_type -> tombolo.host.v1.EnsureTerminationLogRequest
+	33, // 44: tombolo.host.v1.HostService.EnsureHostsFile:input_type -> tombolo.host.v1.EnsureHostsFileRequest
+	31, // 45: tombolo.host.v1.HostService.EnsureIDRange:input_type -> tombolo.host.v1.EnsureIDRangeRequest
+	26, // 46: tombolo.host.v1.HostService.EnsurePodCgroup:input_type -> tombolo.host.v1.EnsurePodCgroupRequest
+	29, // 47: tombolo.host.v1.HostService.SetCgroupTiers:input_type -> tombolo.host.v1.SetCgroupTiersRequest
+	35, // 48: tombolo.host.v1.HostService.RemovePod:input_type -> tombolo.host.v1.RemovePodRequest
+	37, // 49: tombolo.host.v1.HostService.MeasurePod:input_type -> tombolo.host.v1.MeasurePodRequest
+	40, // 50: tombolo.host.v1.HostService.ListPods:input_type -> tombolo.host.v1.ListPodsRequest
+	43, // 51: tombolo.host.v1.HostService.ListImageRecords:input_type -> tombolo.host.v1.ListImageRecordsRequest
+	45, // 52: tombolo.host.v1.HostService.PutImageRecord:input_type -> tombolo.host.v1.PutImageRecordRequest
+	47, // 53: tombolo.host.v1.HostService.ReadLog:input_type -> tombolo.host.v1.ReadLogRequest
+	49, // 54: tombolo.host.v1.HostService.ReadTail:input_type -> tombolo.host.v1.ReadTailRequest
+	51, // 55: tombolo.host.v1.HostService.RestartCount:input_type -> tombolo.host.v1.RestartCountRequest
+	53, // 56: tombolo.host.v1.HostService.RemoveLogs:input_type -> tombolo.host.v1.RemoveLogsRequest
+	55, // 57: tombolo.host.v1.HostService.RunHook:input_type -> tombolo.host.v1.RunHookRequest
+	59, // 58: tombolo.host.v1.HostService.Probe:input_type -> tombolo.host.v1.ProbeRequest
+	63, // 59: tombolo.host.v1.HostService.WatchPods:input_type -> tombolo.host.v1.WatchPodsRequest
+	65, // 60: tombolo.host.v1.HostService.Dial:input_type -> tombolo.host.v1.DialRequest
+	4,  // 61: tombolo.host.v1.HostService.Hello:output_type -> tombolo.host.v1.HelloResponse
+	6,  // 62: tombolo.host.v1.HostService.Facts:output_type -> tombolo.host.v1.FactsResponse
+	11, // 63: tombolo.host.v1.HostService.EnsurePod:output_type -> tombolo.host.v1.EnsurePodResponse
+	16, // 64: tombolo.host.v1.HostService.EnsureVolume:output_type -> tombolo.host.v1.EnsureVolumeResponse
+	19, // 65: tombolo.host.v1.HostService.WriteFiles:output_type -> tombolo.host.v1.WriteFilesResponse
+	21, // 66: tombolo.host.v1.HostService.EnsureSubPath:output_type -> tombolo.host.v1.EnsureSubPathResponse
+	23, // 67: tombolo.host.v1.HostService.ReadVolumeFile:output_type -> tombolo.host.v1.ReadVolumeFileResponse
+	25, // 68: tombolo.host.v1.HostService.EnsureTerminationLog:output_type -> tombolo.host.v1.EnsureTerminationLogResponse
+	34, // 69: tombolo.host.v1.HostService.EnsureHostsFile:output_type -> tombolo.host.v1.EnsureHostsFileResponse
+	32, // 70: tombolo.host.v1.HostService.EnsureIDRange:output_type -> tombolo.host.v1.EnsureIDRangeResponse
+	28, // 71: tombolo.host.v1.HostService.EnsurePodCgroup:output_type -> tombolo.host.v1.EnsurePodCgroupResponse
+	30, // 72: tombolo.host.v1.HostService.SetCgroupTiers:output_type -> tombolo.host.v1.SetCgroupTiersResponse
+	36, // 73: tombolo.host.v1.HostService.RemovePod:output_type -> tombolo.host.v1.RemovePodResponse
+	38, // 74: tombolo.host.v1.HostService.MeasurePod:output_type -> tombolo.host.v1.MeasurePodResponse
+	41, // 75: tombolo.host.v1.HostService.ListPods:output_type -> tombolo.host.v1.ListPodsResponse
+	44, // 76: tombolo.host.v1.HostService.ListImageRecords:output_type -> tombolo.host.v1.ListImageRecordsResponse
+	46, // 77: tombolo.host.v1.HostService.PutImageRecord:output_type -> tombolo.host.v1.PutImageRecordResponse
+	48, // 78: tombolo.host.v1.HostService.ReadLog:output_type -> tombolo.host.v1.ReadLogResponse
+	50, // 79: tombolo.host.v1.HostService.ReadTail:output_type -> tombolo.host.v1.ReadTailResponse
+	52, // 80: tombolo.host.v1.HostService.RestartCount:output_type -> tombolo.host.v1.RestartCountResponse
+	54, // 81: tombolo.host.v1.HostService.RemoveLogs:output_type -> tombolo.host.v1.RemoveLogsResponse
+	58, // 82: tombolo.host.v1.HostService.RunHook:output_type -> tombolo.host.v1.RunHookResponse
+	62, // 83: tombolo.host.v1.HostService.Probe:output_type -> tombolo.host.v1.ProbeResponse
+	64, // 84: tombolo.host.v1.HostService.WatchPods:output_type -> tombolo.host.v1.WatchPodsResponse
+	67, // 85: tombolo.host.v1.HostService.Dial:output_type -> tombolo.host.v1.DialResponse
+	61, // [61:86] is the sub-list for method output_type
+	36, // [36:61] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_host_proto_init() }
@@ -4770,27 +5045,27 @@ func file_host_proto_init() {
 	if File_host_proto != nil {
 		return
 	}
-	file_host_proto_msgTypes[8].OneofWrappers = []any{
+	file_host_proto_msgTypes[9].OneofWrappers = []any{
 		(*EnsureVolumeRequest_EmptyDir)(nil),
 		(*EnsureVolumeRequest_HostPath)(nil),
 		(*EnsureVolumeRequest_Local)(nil),
 	}
-	file_host_proto_msgTypes[9].OneofWrappers = []any{}
-	file_host_proto_msgTypes[11].OneofWrappers = []any{}
-	file_host_proto_msgTypes[13].OneofWrappers = []any{}
+	file_host_proto_msgTypes[10].OneofWrappers = []any{}
+	file_host_proto_msgTypes[12].OneofWrappers = []any{}
 	file_host_proto_msgTypes[14].OneofWrappers = []any{}
-	file_host_proto_msgTypes[40].OneofWrappers = []any{}
-	file_host_proto_msgTypes[52].OneofWrappers = []any{
+	file_host_proto_msgTypes[15].OneofWrappers = []any{}
+	file_host_proto_msgTypes[44].OneofWrappers = []any{}
+	file_host_proto_msgTypes[56].OneofWrappers = []any{
 		(*ProbeRequest_HttpGet)(nil),
 		(*ProbeRequest_Tcp)(nil),
 		(*ProbeRequest_Grpc)(nil),
 	}
-	file_host_proto_msgTypes[58].OneofWrappers = []any{
+	file_host_proto_msgTypes[62].OneofWrappers = []any{
 		(*DialRequest_StreamingAddress)(nil),
 		(*DialRequest_PodPort)(nil),
 		(*DialRequest_Data)(nil),
 	}
-	file_host_proto_msgTypes[60].OneofWrappers = []any{
+	file_host_proto_msgTypes[64].OneofWrappers = []any{
 		(*DialResponse_Connected)(nil),
 		(*DialResponse_Data)(nil),
 		(*DialResponse_Eof)(nil),
@@ -4801,7 +5076,7 @@ func file_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_host_proto_rawDesc), len(file_host_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   66,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

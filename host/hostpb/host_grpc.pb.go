@@ -31,6 +31,7 @@ const (
 	HostService_ReadVolumeFile_FullMethodName       = "/tombolo.host.v1.HostService/ReadVolumeFile"
 	HostService_EnsureTerminationLog_FullMethodName = "/tombolo.host.v1.HostService/EnsureTerminationLog"
 	HostService_EnsureHostsFile_FullMethodName      = "/tombolo.host.v1.HostService/EnsureHostsFile"
+	HostService_EnsureIDRange_FullMethodName        = "/tombolo.host.v1.HostService/EnsureIDRange"
 	HostService_EnsurePodCgroup_FullMethodName      = "/tombolo.host.v1.HostService/EnsurePodCgroup"
 	HostService_SetCgroupTiers_FullMethodName       = "/tombolo.host.v1.HostService/SetCgroupTiers"
 	HostService_RemovePod_FullMethodName            = "/tombolo.host.v1.HostService/RemovePod"
@@ -85,6 +86,9 @@ type HostServiceClient interface {
 	EnsureTerminationLog(ctx context.Context, in *EnsureTerminationLogRequest, opts ...grpc.CallOption) (*EnsureTerminationLogResponse, error)
 	// EnsureHostsFile gives the hosts file that the containers of a pod share its content, in place.
 	EnsureHostsFile(ctx context.Context, in *EnsureHostsFileRequest, opts ...grpc.CallOption) (*EnsureHostsFileResponse, error)
+	// EnsureIDRange gives a pod user and group ids of the host that no other pod has. The pod keeps them until it is removed.
+	// RESOURCE_EXHAUSTED: there are none left.
+	EnsureIDRange(ctx context.Context, in *EnsureIDRangeRequest, opts ...grpc.CallOption) (*EnsureIDRangeResponse, error)
 	// EnsurePodCgroup makes the control group of a pod, gives it its resources, and tells the parent for
 	// its sandbox. UNIMPLEMENTED: the runtime does not tell its cgroup driver.
 	EnsurePodCgroup(ctx context.Context, in *EnsurePodCgroupRequest, opts ...grpc.CallOption) (*EnsurePodCgroupResponse, error)
@@ -223,6 +227,16 @@ func (c *hostServiceClient) EnsureHostsFile(ctx context.Context, in *EnsureHosts
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EnsureHostsFileResponse)
 	err := c.cc.Invoke(ctx, HostService_EnsureHostsFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostServiceClient) EnsureIDRange(ctx context.Context, in *EnsureIDRangeRequest, opts ...grpc.CallOption) (*EnsureIDRangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnsureIDRangeResponse)
+	err := c.cc.Invoke(ctx, HostService_EnsureIDRange_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -437,6 +451,9 @@ type HostServiceServer interface {
 	EnsureTerminationLog(context.Context, *EnsureTerminationLogRequest) (*EnsureTerminationLogResponse, error)
 	// EnsureHostsFile gives the hosts file that the containers of a pod share its content, in place.
 	EnsureHostsFile(context.Context, *EnsureHostsFileRequest) (*EnsureHostsFileResponse, error)
+	// EnsureIDRange gives a pod user and group ids of the host that no other pod has. The pod keeps them until it is removed.
+	// RESOURCE_EXHAUSTED: there are none left.
+	EnsureIDRange(context.Context, *EnsureIDRangeRequest) (*EnsureIDRangeResponse, error)
 	// EnsurePodCgroup makes the control group of a pod, gives it its resources, and tells the parent for
 	// its sandbox. UNIMPLEMENTED: the runtime does not tell its cgroup driver.
 	EnsurePodCgroup(context.Context, *EnsurePodCgroupRequest) (*EnsurePodCgroupResponse, error)
@@ -517,6 +534,9 @@ func (UnimplementedHostServiceServer) EnsureTerminationLog(context.Context, *Ens
 }
 func (UnimplementedHostServiceServer) EnsureHostsFile(context.Context, *EnsureHostsFileRequest) (*EnsureHostsFileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsureHostsFile not implemented")
+}
+func (UnimplementedHostServiceServer) EnsureIDRange(context.Context, *EnsureIDRangeRequest) (*EnsureIDRangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnsureIDRange not implemented")
 }
 func (UnimplementedHostServiceServer) EnsurePodCgroup(context.Context, *EnsurePodCgroupRequest) (*EnsurePodCgroupResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnsurePodCgroup not implemented")
@@ -742,6 +762,24 @@ func _HostService_EnsureHostsFile_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(HostServiceServer).EnsureHostsFile(ctx, req.(*EnsureHostsFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _HostService_EnsureIDRange_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnsureIDRangeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).EnsureIDRange(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_EnsureIDRange_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).EnsureIDRange(ctx, req.(*EnsureIDRangeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1033,6 +1071,10 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EnsureHostsFile",
 			Handler:    _HostService_EnsureHostsFile_Handler,
+		},
+		{
+			MethodName: "EnsureIDRange",
+			Handler:    _HostService_EnsureIDRange_Handler,
 		},
 		{
 			MethodName: "EnsurePodCgroup",

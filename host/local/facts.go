@@ -51,6 +51,8 @@ func (h *Host) Facts(ctx context.Context) (*host.Facts, error) {
 		PIDMax:          h.pidMax(),
 		PIDsRunning:     parseLoadavg(h.read("proc/loadavg")),
 		Filesystems:     h.filesystems(ctx),
+		HugePages:       h.hugePages(),
+		SwapControl:     h.swapControl(),
 		AppArmor:        h.appArmor(),
 		CgroupVersion:   h.cgroupVersion(),
 		CgroupDriver:    h.knownCgroupDriver(ctx),
@@ -138,6 +140,35 @@ func (h *Host) cgroupVersion() int {
 		return 2
 	}
 	return 1
+}
+
+// hugePages counts those of each size.
+func (h *Host) hugePages() []host.HugePages {
+	const dir = "sys/kernel/mm/hugepages"
+	entries, err := os.ReadDir(filepath.Join(h.systemRoot, dir))
+	if err != nil {
+		return nil // the kernel has none
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	var out []host.HugePages
+	for _, size := range parseHugePageSizes(names) {
+		file := fmt.Sprintf("%s/%s%d%s/nr_hugepages", dir, hugePagesPrefix, size/1024, hugePagesSuffix)
+		out = append(out, host.HugePages{PageBytes: size, Count: parseUint(h.read(file))})
+	}
+	return out
+}
+
+// swapControl looks for the file that limits swap: the root of the unified hierarchy has none, so our own group is looked at.
+func (h *Host) swapControl() bool {
+	file := "memory/memory.memsw.limit_in_bytes"
+	if h.cgroupVersion() == 2 {
+		file = filepath.Join("/", parseOwnCgroup(h.read("proc/self/cgroup")), "memory.swap.max")
+	}
+	_, err := os.Stat(filepath.Join(h.systemRoot, "sys/fs/cgroup", file))
+	return err == nil
 }
 
 func (h *Host) knownCgroupDriver(ctx context.Context) string {

@@ -55,6 +55,11 @@ func testSystem(t *testing.T) string {
 		"sys/devices/system/cpu/online":    "0-3,8\n",
 		"sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n",
 
+		"proc/self/cgroup": "1:name=x:/y\n0::/system.slice/tombolo.service\n",
+		"sys/fs/cgroup/system.slice/tombolo.service/memory.swap.max": "max\n",
+		"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages":      "16\n",
+		"sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages":   "0\n",
+
 		"sys/kernel/security/apparmor/features/x": "",
 		"sys/module/apparmor/parameters/enabled":  "Y\n",
 	} {
@@ -97,6 +102,8 @@ func TestFactsOfAMachine(t *testing.T) {
 		PIDMax:          100000,
 		PIDsRunning:     812,
 		Filesystems:     []host.Filesystem{{Purpose: "nodefs", Path: h.rootDir}, {Purpose: "imagefs", Path: rt.imagePath}},
+		HugePages:       []host.HugePages{{PageBytes: 2 << 20, Count: 16}, {PageBytes: 1 << 30}},
+		SwapControl:     true,
 		Clock:           now,
 		AppArmor:        true,
 		CgroupVersion:   2,
@@ -197,6 +204,8 @@ func TestParsers(t *testing.T) {
 		"route, rejecting":      {parseDefaultRoute([]byte("eth0 00000000 0 0201 0 0 0 00000000")), ""},
 		"route, down":           {parseDefaultRoute([]byte("eth0 00000000 0 0000 0 0 0 00000000")), ""},
 		"route6":                {parseDefaultRoute6([]byte(testRoute6)), "eth0"},
+		"huge pages":            {parseHugePageSizes([]string{"hugepages-1048576kB", "x", "hugepages-2048kB", "hugepages-kB", "hugepages-0kB", "hugepages-99999999999999kB", "hugepages-4MB"}), []uint64{2 << 20, 1 << 30}},
+		"own cgroup, v1":        {parseOwnCgroup([]byte("3:cpu:/a\n")), ""},
 		"meminfo, overflow":     {parseMeminfo([]byte("MemTotal: 18446744073709551615 kB"))["MemTotal"], uint64(0)},
 		"meminfo, without unit": {parseMeminfo([]byte("HugePages_Total: 5"))["HugePages_Total"], uint64(0)},
 	} {
@@ -217,6 +226,8 @@ func FuzzParsers(f *testing.F) {
 		parseUint(data)
 		parseDefaultRoute(data)
 		parseDefaultRoute6(data)
+		parseOwnCgroup(data)
+		parseHugePageSizes([]string{string(data)})
 		if n := parseCPUList(data); n < 0 || n > maxCPUs {
 			t.Errorf("%d processors", n)
 		}

@@ -99,6 +99,7 @@ type Host struct {
 
 	pods       keymutex.KeyMutex // by UID: who changes the pod's directories
 	images     sync.Mutex        // who reads or changes image records
+	idRanges   sync.Mutex        // who gives ids to a pod; taken after that pod's lock
 	podCgroups podCgroups
 	files      *fileset.Writer
 	hooks      *hooks

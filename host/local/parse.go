@@ -7,8 +7,18 @@ import (
 	"bytes"
 	"encoding/hex"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tombolo-dev/tombolo/host"
+)
+
+// Names of the directories of huge pages in /sys, and what is the largest size in KiB that one is believed to be of.
+const (
+	hugePagesPrefix = "hugepages-"
+	hugePagesSuffix = "kB"
+	maxHugePageKiB  = 1 << 40
 )
 
 // maxCPUs bounds what a list of processors may claim.
@@ -50,6 +60,49 @@ func parseUint(data []byte) uint64 {
 		return 0
 	}
 	return n
+}
+
+// parseSubordinates returns the ranges of a user in /etc/subuid or /etc/subgid.
+func parseSubordinates(data []byte, user string) []host.IDRange {
+	var out []host.IDRange
+	for line := range bytes.Lines(data) {
+		fields := strings.Split(strings.TrimSpace(string(line)), ":")
+		if len(fields) != 3 || fields[0] != user {
+			continue
+		}
+		first, errFirst := strconv.ParseUint(fields[1], 10, 32)
+		length, errLength := strconv.ParseUint(fields[2], 10, 32)
+		if errFirst == nil && errLength == nil {
+			out = append(out, host.IDRange{First: uint32(first), Length: uint32(length)})
+		}
+	}
+	return out
+}
+
+// parseHugePageSizes reads the names of directories such as hugepages-2048kB into bytes, in ascending order.
+func parseHugePageSizes(names []string) []uint64 {
+	var out []uint64
+	for _, name := range names {
+		size, ok := strings.CutPrefix(name, hugePagesPrefix)
+		if size, ok = strings.CutSuffix(size, hugePagesSuffix); !ok {
+			continue
+		}
+		if n, err := strconv.ParseUint(size, 10, 64); err == nil && n > 0 && n <= maxHugePageKiB {
+			out = append(out, n*1024)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// parseOwnCgroup returns the path of this process in the unified hierarchy, from /proc/self/cgroup; "" if it is in none.
+func parseOwnCgroup(data []byte) string {
+	for line := range bytes.Lines(data) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "0::"); ok {
+			return path
+		}
+	}
+	return ""
 }
 
 // parseCPUList counts the processors of a list such as "0-3,8"; 0 if it cannot be read.

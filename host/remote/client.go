@@ -121,6 +121,11 @@ func (c *client) SetCgroupTiers(ctx context.Context, burstableShares int64) erro
 	return err
 }
 
+func (c *client) EnsureIDRange(ctx context.Context, uid types.UID) (host.IDRange, error) {
+	resp, err := call(ctx, callTimeout, c.host.EnsureIDRange, &hostpb.EnsureIDRangeRequest{Uid: string(uid)})
+	return host.IDRange{First: resp.GetFirst(), Length: resp.GetLength()}, err
+}
+
 func (c *client) EnsureHostsFile(ctx context.Context, uid types.UID, content []byte) (string, error) {
 	resp, err := call(ctx, callTimeout, c.host.EnsureHostsFile, &hostpb.EnsureHostsFileRequest{Uid: string(uid), Content: content})
 	return resp.GetPath(), err

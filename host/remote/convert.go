@@ -40,6 +40,10 @@ func factsToWire(f *host.Facts) *hostpb.FactsResponse {
 		PodLogsDir:           f.PodLogsDir,
 		Version:              f.Version,
 		AppArmor:             f.AppArmor,
+		SwapControl:          f.SwapControl,
+	}
+	for _, pages := range f.HugePages {
+		out.HugePages = append(out.HugePages, &hostpb.HugePages{PageBytes: pages.PageBytes, Count: pages.Count})
 	}
 	for _, fs := range f.Filesystems {
 		out.Filesystems = append(out.Filesystems, &hostpb.Filesystem{
@@ -79,7 +83,11 @@ func factsFromWire(f *hostpb.FactsResponse) *host.Facts {
 		RootDir:         f.GetRootDir(),
 		PodLogsDir:      f.GetPodLogsDir(),
 		AppArmor:        f.GetAppArmor(),
+		SwapControl:     f.GetSwapControl(),
 		Version:         f.GetVersion(),
+	}
+	for _, pages := range f.GetHugePages() {
+		out.HugePages = append(out.HugePages, host.HugePages{PageBytes: pages.GetPageBytes(), Count: pages.GetCount()})
 	}
 	for _, fs := range f.GetFilesystems() {
 		out.Filesystems = append(out.Filesystems, host.Filesystem{
@@ -103,17 +111,27 @@ func podFromWire(p *hostpb.Pod) host.Pod {
 }
 
 func cgroupToWire(pod host.PodCgroup) *hostpb.EnsurePodCgroupRequest {
-	return &hostpb.EnsurePodCgroupRequest{
+	out := &hostpb.EnsurePodCgroupRequest{
 		Uid: string(pod.UID), QosClass: string(pod.Class), CpuShares: pod.Resources.CPUShares, CpuQuota: pod.Resources.CPUQuota,
-		MemoryBytes: pod.Resources.MemoryBytes,
+		MemoryBytes: pod.Resources.MemoryBytes, Pids: pod.Resources.PIDs,
 	}
+	for _, limit := range pod.Resources.HugePages {
+		out.HugePages = append(out.HugePages, &hostpb.HugePageLimit{PageBytes: limit.PageBytes, Bytes: limit.Bytes})
+	}
+	return out
 }
 
 func cgroupFromWire(r *hostpb.EnsurePodCgroupRequest) host.PodCgroup {
-	return host.PodCgroup{
+	out := host.PodCgroup{
 		UID: types.UID(r.GetUid()), Class: v1.PodQOSClass(r.GetQosClass()),
-		Resources: host.CgroupResources{CPUShares: r.GetCpuShares(), CPUQuota: r.GetCpuQuota(), MemoryBytes: r.GetMemoryBytes()},
+		Resources: host.CgroupResources{
+			CPUShares: r.GetCpuShares(), CPUQuota: r.GetCpuQuota(), MemoryBytes: r.GetMemoryBytes(), PIDs: r.GetPids(),
+		},
 	}
+	for _, limit := range r.GetHugePages() {
+		out.Resources.HugePages = append(out.Resources.HugePages, host.HugePageLimit{PageBytes: limit.GetPageBytes(), Bytes: limit.GetBytes()})
+	}
+	return out
 }
 
 // timeToWire keeps the zero time absent.

@@ -97,6 +97,11 @@ func (h *fakeHost) SetCgroupTiers(_ context.Context, burstableShares int64) erro
 	return h.err
 }
 
+func (h *fakeHost) EnsureIDRange(_ context.Context, uid types.UID) (host.IDRange, error) {
+	h.note(uid)
+	return host.IDRange{First: 1 << 31, Length: 9}, h.err
+}
+
 func (h *fakeHost) EnsureHostsFile(_ context.Context, uid types.UID, content []byte) (string, error) {
 	h.note(uid, content)
 	return h.path, h.err

@@ -103,6 +103,11 @@ func (s *service) SetCgroupTiers(ctx context.Context, r *hostpb.SetCgroupTiersRe
 	return &hostpb.SetCgroupTiersResponse{}, toStatus(s.host.SetCgroupTiers(ctx, r.GetBurstableCpuShares()))
 }
 
+func (s *service) EnsureIDRange(ctx context.Context, r *hostpb.EnsureIDRangeRequest) (*hostpb.EnsureIDRangeResponse, error) {
+	ids, err := s.host.EnsureIDRange(ctx, types.UID(r.GetUid()))
+	return &hostpb.EnsureIDRangeResponse{First: ids.First, Length: ids.Length}, toStatus(err)
+}
+
 func (s *service) EnsureHostsFile(ctx context.Context, r *hostpb.EnsureHostsFileRequest) (*hostpb.EnsureHostsFileResponse, error) {
 	path, err := s.host.EnsureHostsFile(ctx, types.UID(r.GetUid()), r.GetContent())
 	return &hostpb.EnsureHostsFileResponse{Path: path}, toStatus(err)

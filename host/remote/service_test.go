@@ -84,7 +84,7 @@ func TestEveryFieldOfFactsCrossesTheLink(t *testing.T) {
 
 func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	pod := host.Pod{UID: "u", Namespace: "n", Name: "p"}
-	cgroup := host.PodCgroup{UID: "u", Class: v1.PodQOSBurstable, Resources: host.CgroupResources{CPUShares: 1, CPUQuota: 2, MemoryBytes: 3}}
+	cgroup := host.PodCgroup{UID: "u", Class: v1.PodQOSBurstable, Resources: filled[host.CgroupResources](t)}
 	hookRequest := host.HookRequest{PodUID: "u", ContainerID: "c", Kind: "preStop", Command: []string{"a", "b c"}, Timeout: 1500 * time.Millisecond}
 	hookResult := filled[host.HookResult](t)
 	records := []host.ImageRecord{{Key: "a", Content: []byte("1")}, {Key: "b", Content: []byte("2")}}
@@ -122,6 +122,7 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 		"EnsureTerminationLog":   {func() (any, error) { return l.client.EnsureTerminationLog(ctx, "u", "c", 3) }, []any{types.UID("u"), "c", int32(3)}, "/var/x"},
 		"EnsurePodCgroup":        {func() (any, error) { return l.client.EnsurePodCgroup(ctx, cgroup) }, []any{cgroup}, "/var/x"},
 		"SetCgroupTiers":         {func() (any, error) { return nil, l.client.SetCgroupTiers(ctx, 77) }, []any{int64(77)}, nil},
+		"EnsureIDRange":          {func() (any, error) { return l.client.EnsureIDRange(ctx, "u") }, []any{types.UID("u")}, host.IDRange{First: 1 << 31, Length: 9}},
 		"EnsureHostsFile":        {func() (any, error) { return l.client.EnsureHostsFile(ctx, "u", []byte("x")) }, []any{types.UID("u"), []byte("x")}, "/var/x"},
 		"RemovePod":              {func() (any, error) { return nil, l.client.RemovePod(ctx, "u", true) }, []any{types.UID("u"), true}, nil},
 		"ListPods":               {func() (any, error) { return l.client.ListPods(ctx) }, nil, []types.UID{"a", "b"}},

@@ -43,7 +43,7 @@ spec:
 	preemptionPolicy: PreemptLowerPriority
 	enableServiceLinks: true
 	os: {name: linux}
-	hostUsers: true
+	hostUsers: false
 	shareProcessNamespace: false
 	setHostnameAsFQDN: false
 	nodeSelector: {kubernetes.io/os: linux}
@@ -106,7 +106,7 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 		{`{containers: [{name: a, lifecycle: {preStop: {tcpSocket: {port: 3}}}}]}`,
 			"spec.containers[0].lifecycle.preStop.tcpSocket", "use exec or httpGet"},
 		{`{volumes: [{name: m, emptyDir: {medium: HugePages}}], containers: [{name: a}]}`, "spec.volumes[0].emptyDir.medium", "host's disk"},
-		{`{hostUsers: false, containers: [{name: a}]}`, "spec.hostUsers", "remove it"},
+		{`{resourceClaims: [{name: x}], containers: [{name: a}]}`, "spec.resourceClaims", "remove them"},
 	} {
 		pod := parse(t, "spec: "+tc.spec)
 		r := Check(pod, Facts{})
@@ -124,7 +124,7 @@ func TestCheckListsEveryFieldInTheWay(t *testing.T) {
 	pod := parse(t, `
 metadata: {annotations: {tombolo.dev/prestop-on-exit: "yes"}}
 spec:
-	hostUsers: false
+	resourceClaims: [{name: c}]
 	volumes: [{name: s, nfs: {server: x}}]
 	containers: [{name: a, stdin: true, resources: {claims: [{name: d}]}}, {name: b, ports: [{hostPort: 1}]}]
 `)
@@ -132,7 +132,7 @@ spec:
 		"metadata.annotations[tombolo.dev/prestop-on-exit] (with true, preStop also runs after a container ended by itself; use true or false); " +
 		"spec.volumes[0].nfs (mount it on the host and use a hostPath); " +
 		"spec.containers[0].resources.claims (devices are not allocated; remove them); " +
-		"spec.hostUsers (user namespaces are not set up; remove it)"
+		"spec.resourceClaims (devices are not allocated; remove them)"
 	r := Check(pod, Facts{})
 	if r == nil {
 		t.Fatal("accepted")

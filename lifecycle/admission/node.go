@@ -12,6 +12,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/cri"
 )
 
 // The kubelet's reasons for pods that do not fit a node. A lack of a resource is "OutOf" and the resource's name.
@@ -103,8 +105,8 @@ func checkCount(others []*v1.Pod, facts Facts) *Rejection {
 	return nil
 }
 
-// checkResources adds up requests. A resource that the node does not declare is not compared: the node's facts may not
-// be known yet.
+// checkResources adds up requests. A resource that every node has and this one does not declare is not compared: the node's
+// facts may not be known yet.
 func checkResources(pod *v1.Pod, others []*v1.Pod, allocatable v1.ResourceList) *Rejection {
 	wanted := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	used := v1.ResourceList{}
@@ -115,9 +117,13 @@ func checkResources(pod *v1.Pod, others []*v1.Pod, allocatable v1.ResourceList) 
 			used[name] = sum
 		}
 	}
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
+	names := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
+	for _, a := range cri.HugePages(wanted) {
+		names = append(names, cri.HugePageResource(a.Size))
+	}
+	for _, name := range names {
 		capacity, declared := allocatable[name]
-		if !declared {
+		if _, isHugePages := cri.HugePageSize(name); !declared && !isHugePages {
 			continue
 		}
 		want, have, total := amount(name, wanted), amount(name, used), amount(name, v1.ResourceList{name: capacity})

@@ -21,8 +21,8 @@ const (
 
 // rule decides over one field.
 type rule struct {
-	// path is the field's path with "[]" for any element of a list and "[*]" for any key of a map that has no rule
-	// of its own.
+	// path is the field's path with "[]" for any element of a list, "[hugepages-*]" for huge pages of any size and "[*]" for any
+	// key of a map that has no rule of its own.
 	path    string
 	verdict verdict
 	values  []string

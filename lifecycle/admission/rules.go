@@ -42,17 +42,19 @@ var podRules = []rule{
 	{path: "spec.topologySpreadConstraints", verdict: elsewhere},
 	{path: "spec.setHostnameAsFQDN", verdict: supported},
 	{path: "spec.os", verdict: supported, note: "`linux` only"},
-	{path: "spec.hostUsers", verdict: limited, values: []string{"true"}, note: "user namespaces are not set up; remove it"},
+	{path: "spec.hostUsers", verdict: supported, note: "with a runtime, and file systems of volumes, that can map ids"},
 	{path: "spec.schedulingGates", verdict: elsewhere},
 	{path: "spec.resourceClaims", note: noDevices},
 	{path: "spec.resources", verdict: inside},
 	{path: "spec.resources.limits", verdict: inside},
 	{path: "spec.resources.limits[cpu]", verdict: supported},
 	{path: "spec.resources.limits[memory]", verdict: supported},
+	{path: "spec.resources.limits[hugepages-*]", verdict: supported, note: hugePages},
 	{path: "spec.resources.limits[*]", note: "the node has no such resource; remove it"},
 	{path: "spec.resources.requests", verdict: inside},
 	{path: "spec.resources.requests[cpu]", verdict: supported},
 	{path: "spec.resources.requests[memory]", verdict: supported},
+	{path: "spec.resources.requests[hugepages-*]", verdict: supported, note: hugePages},
 	{path: "spec.resources.requests[*]", note: "the node has no such resource; remove it"},
 	{path: "spec.resources.claims", note: noDevices},
 	{path: "spec.hostnameOverride", verdict: supported},
@@ -74,7 +76,7 @@ var podSecurityRules = []rule{
 	{path: "fsGroupChangePolicy", verdict: supported},
 	{path: "seccompProfile", verdict: supported, note: seccompOnHost},
 	{path: "appArmorProfile", verdict: supported, note: appArmorOnHost},
-	{path: "seLinuxChangePolicy", note: notApplied},
+	{path: "seLinuxChangePolicy", verdict: supported, note: "the runtime labels volumes file by file: none of them has a mount option for it"},
 }
 
 // volumeRules are the rules for one volume.
@@ -152,11 +154,13 @@ var containerRules = []rule{
 	{path: "resources.limits[cpu]", verdict: supported},
 	{path: "resources.limits[memory]", verdict: supported},
 	{path: "resources.limits[ephemeral-storage]", verdict: supported, note: "a pod that exceeds it is evicted"},
+	{path: "resources.limits[hugepages-*]", verdict: supported, note: hugePages},
 	{path: "resources.limits[*]", note: "the node has no such resource; remove it"},
 	{path: "resources.requests", verdict: inside},
 	{path: "resources.requests[cpu]", verdict: supported},
 	{path: "resources.requests[memory]", verdict: supported},
 	{path: "resources.requests[ephemeral-storage]", verdict: supported},
+	{path: "resources.requests[hugepages-*]", verdict: supported, note: hugePages},
 	{path: "resources.requests[*]", note: "the node has no such resource; remove it"},
 	{path: "resources.claims", note: noDevices},
 	{path: "resizePolicy", verdict: supported},
@@ -219,7 +223,7 @@ var annotationRules = []rule{
 }
 
 const (
-	notApplied   = "it is not applied; remove it"
+	hugePages    = "of the host; they are limited where it has the cgroup controller hugetlb"
 	probedByHost = "made from the remote host; a lost link is no failure"
 	// Profiles are files of the host.
 	seccompOnHost  = "`Localhost` profiles are files below `seccomp` in the host's root directory"

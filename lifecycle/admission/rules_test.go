@@ -89,7 +89,7 @@ func TestEveryRuleIsCarriedOut(t *testing.T) {
 			continue
 		}
 		pod := &v1.Pod{}
-		path := strings.NewReplacer("[]", "[0]", "[*]", "[example.com/thing]").Replace(r.path)
+		path := strings.NewReplacer("[]", "[0]", "[*]", "[example.com/thing]", "[hugepages-*]", "[hugepages-2Mi]").Replace(r.path)
 		setField(reflect.ValueOf(&pod.Spec).Elem(), strings.Split(strings.ReplaceAll(strings.TrimPrefix(path, "spec."), "example.com", "example@com"), "."), !slices.Contains(r.values, "true"))
 		found := violations(pod)
 		if r.verdict == supported || r.verdict == elsewhere {

@@ -12,6 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tombolo-dev/tombolo/cri"
 )
 
 // unknownNote is the note for a field that has no rule.
@@ -98,6 +100,9 @@ func (w *walker) entries(v reflect.Value, path, pattern string) {
 		own := fmt.Sprintf("%s[%s]", pattern, key)
 		if _, known := w.rules[own]; !known {
 			own = pattern + "[*]"
+			if _, ok := cri.HugePageSize(v1.ResourceName(key.String())); ok {
+				own = pattern + "[hugepages-*]"
+			}
 		}
 		w.field(v.MapIndex(key), fmt.Sprintf("%s[%s]", path, key), own)
 	}

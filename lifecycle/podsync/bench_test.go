@@ -44,6 +44,8 @@ type bench struct {
 	probes  fakeProbes
 	objects *fakeObjects
 	events  *events
+	users   *fakeUsers
+	node    *v1.Node
 	syncer  *Syncer
 }
 
@@ -56,6 +58,7 @@ func newBench(rt *fakecri.Runtime, policy v1.RestartPolicy, containers string) *
 	b.pod.Spec.TerminationGracePeriodSeconds = new(int64(5))
 	b.images = &fakeImages{client: rt.Client()}
 	b.objects = &fakeObjects{}
+	b.users = &fakeUsers{}
 	b.restart()
 	return b
 }
@@ -69,6 +72,7 @@ func (b *bench) restart() {
 			Runtime: client, Hooks: b.hooks, Clock: clock.RealClock{}, Recorder: b.events,
 		}),
 		Identity: fakecri.DefaultIdentity, Facts: func() *host.Facts { return b.facts },
+		Users: b.users, Node: func() *v1.Node { return b.node },
 		HostIPs:    func() []string { return []string{"192.0.2.1"} },
 		ClusterDNS: []string{"10.96.0.10"}, ClusterDomain: "cluster.local", Clock: clock.RealClock{}, Recorder: b.events,
 	})

@@ -58,14 +58,18 @@ func (m *cgroupMemory) forget(uid types.UID) {
 }
 
 // cgroupFor returns the control group that a pod shall have: its shares follow from all that it requests, and it is limited
-// as a whole if each of its containers is, or it is by itself.
-func cgroupFor(pod *v1.Pod) host.PodCgroup {
-	out := host.PodCgroup{UID: pod.UID, Class: podrules.QOSClass(pod), Resources: host.CgroupResources{CPUShares: cri.MinCPUShares}}
+// as a whole if each of its containers is, or it is by itself. Of processes each pod may have as many, of huge pages what it
+// asks for.
+func cgroupFor(pod *v1.Pod, maxPIDs int64) host.PodCgroup {
+	out := host.PodCgroup{UID: pod.UID, Class: podrules.QOSClass(pod), Resources: host.CgroupResources{CPUShares: cri.MinCPUShares, PIDs: maxPIDs}}
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	for _, a := range cri.HugePages(limits) {
+		out.Resources.HugePages = append(out.Resources.HugePages, host.HugePageLimit{PageBytes: a.Size, Bytes: a.Bytes})
+	}
 	if out.Class == v1.PodQOSBestEffort {
 		return out
 	}
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
 	out.Resources.CPUShares = cri.CPUShares(requests.Cpu().MilliValue())
 	if limited(pod, v1.ResourceCPU) {
 		out.Resources.CPUQuota = cri.CPUQuota(limits.Cpu().MilliValue())
@@ -93,10 +97,11 @@ func limited(pod *v1.Pod, name v1.ResourceName) bool {
 	return true
 }
 
-// widest returns resources that have room for either of two.
+// widest returns resources that have room for either of two, of which only the second has huge pages that can change.
 func widest(a, b host.CgroupResources) host.CgroupResources {
 	return host.CgroupResources{
 		CPUShares: max(a.CPUShares, b.CPUShares), CPUQuota: wider(a.CPUQuota, b.CPUQuota), MemoryBytes: wider(a.MemoryBytes, b.MemoryBytes),
+		HugePages: b.HugePages, PIDs: wider(a.PIDs, b.PIDs),
 	}
 }
 
@@ -118,13 +123,13 @@ func (p *pass) widenCgroup(ctx context.Context) error {
 	made, known := p.cgroups.get(p.pod.UID)
 	switch {
 	case p.actions.CreateSandbox:
-	case known && made.resources == want.Resources:
+	case known && made.resources.Equal(want.Resources):
 		p.cgroupParent = made.parent
 		return nil
 	case known:
 		want.Resources = widest(made.resources, want.Resources)
 	default: // what an earlier process made may be less
-		want.Resources = host.CgroupResources{CPUShares: want.Resources.CPUShares}
+		want.Resources.CPUQuota, want.Resources.MemoryBytes = 0, 0
 	}
 	return p.setCgroup(ctx, want)
 }
@@ -134,7 +139,7 @@ func (p *pass) settleCgroup(ctx context.Context) error {
 	if p.opts.Cgroups == nil {
 		return nil
 	}
-	if made, known := p.cgroups.get(p.pod.UID); !known || made.resources == p.cgroup.Resources {
+	if made, known := p.cgroups.get(p.pod.UID); !known || made.resources.Equal(p.cgroup.Resources) {
 		return nil
 	}
 	return p.setCgroup(ctx, p.cgroup)

@@ -77,19 +77,40 @@ func TestCgroupOfAPod(t *testing.T) {
 	} {
 		pod := &v1.Pod{Spec: tt.spec}
 		pod.UID = "u"
-		if diff := cmp.Diff(host.PodCgroup{UID: "u", Class: tt.class, Resources: tt.want}, cgroupFor(pod)); diff != "" {
+		if diff := cmp.Diff(host.PodCgroup{UID: "u", Class: tt.class, Resources: tt.want}, cgroupFor(pod, 0)); diff != "" {
 			t.Errorf("%s: %s", tt.desc, diff)
 		}
+	}
+}
+
+func TestCgroupOfAPodLimitsProcessesAndHugePages(t *testing.T) {
+	pages := func(list ...string) v1.ResourceRequirements {
+		limits := v1.ResourceList{}
+		for i := 0; i < len(list); i += 2 {
+			limits[v1.ResourceName("hugepages-"+list[i])] = resource.MustParse(list[i+1])
+		}
+		return v1.ResourceRequirements{Limits: limits, Requests: limits}
+	}
+	pod := &v1.Pod{Spec: v1.PodSpec{
+		InitContainers: []v1.Container{{Resources: pages("2Mi", "64Mi")}},
+		Containers:     []v1.Container{{Resources: pages("2Mi", "16Mi", "1Gi", "2Gi")}, {Resources: pages("2Mi", "8Mi")}, {}},
+	}}
+	pod.UID = "u"
+	want := host.CgroupResources{CPUShares: 2, PIDs: 512, HugePages: []host.HugePageLimit{
+		{PageBytes: 2 << 20, Bytes: 64 << 20}, {PageBytes: 1 << 30, Bytes: 2 << 30},
+	}}
+	if diff := cmp.Diff(want, cgroupFor(pod, 512).Resources); diff != "" {
+		t.Error(diff)
 	}
 }
 
 func TestWidestHasRoomForBoth(t *testing.T) {
 	small, large := host.CgroupResources{CPUShares: 2, CPUQuota: 1000, MemoryBytes: 1 << 30}, host.CgroupResources{CPUShares: 9, CPUQuota: 3000, MemoryBytes: 1 << 20}
 	want := host.CgroupResources{CPUShares: 9, CPUQuota: 3000, MemoryBytes: 1 << 30}
-	if got := widest(small, large); got != want {
+	if got := widest(small, large); !got.Equal(want) {
 		t.Errorf("got %+v", got)
 	}
-	if got := widest(small, host.CgroupResources{CPUShares: 2}); got != (host.CgroupResources{CPUShares: 2}) {
+	if got := widest(small, host.CgroupResources{CPUShares: 2}); !got.Equal(host.CgroupResources{CPUShares: 2}) {
 		t.Errorf("no limit is the widest, got %+v", got)
 	}
 }

@@ -6,6 +6,7 @@ package podsync
 import (
 	"context"
 	"fmt"
+	"math"
 	"path"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/cri"
+	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/lifecycle/podenv"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
@@ -91,8 +93,17 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 		Pod: p.pod, Container: c, RestartCount: number, ImageRef: imageRef, Image: image,
 		Env: env.Env, Command: env.Command, Args: env.Args, Mounts: mounts, Devices: devices, Identity: p.opts.Identity, TargetID: target,
 		NodeMemoryBytes: p.facts.MemoryBytes, CgroupVersion: p.facts.CgroupVersion,
-		SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
+		HugePageSizes: hugePageSizes(p.facts), IDs: p.ids, SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
+		Swap: cri.Swap{Bytes: p.facts.SwapBytes, Control: p.facts.SwapControl, Limited: p.opts.LimitedSwap},
 	}, nil
+}
+
+func hugePageSizes(facts *host.Facts) []int64 {
+	var out []int64
+	for _, pages := range facts.HugePages {
+		out = append(out, int64(min(pages.PageBytes, math.MaxInt64)))
+	}
+	return out
 }
 
 // reachReferences waits for what the variables of a container refer to, so that nobody waits for it who has a turn. They are

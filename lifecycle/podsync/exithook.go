@@ -33,7 +33,7 @@ func (s *Syncer) ExitHookConfig(
 	if err := s.opts.Volumes.Prepare(prepared, pod, false); err != nil {
 		return nil, nil, fmt.Errorf("preparing volumes: %w", err)
 	}
-	sandbox, err := p.sandboxConfig()
+	sandbox, err := p.sandboxConfig(prepared)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,9 +26,11 @@ func (p *pass) ensureSandbox(ctx context.Context) error {
 	if err := p.widenCgroup(ctx); err != nil {
 		return err
 	}
-	cfg, err := p.sandboxConfig()
+	cfg, err := p.sandboxConfig(ctx)
 	if err != nil {
-		p.sandboxFailed(err)
+		if !untold(ctx, err) {
+			p.sandboxFailed(err)
+		}
 		return fmt.Errorf("configuring the sandbox: %w", err)
 	}
 	p.sandbox, p.sandboxID = cfg, p.actions.SandboxID
@@ -38,7 +40,10 @@ func (p *pass) ensureSandbox(ctx context.Context) error {
 	return nil
 }
 
-func (p *pass) sandboxConfig() (*runtimeapi.PodSandboxConfig, error) {
+func (p *pass) sandboxConfig(ctx context.Context) (*runtimeapi.PodSandboxConfig, error) {
+	if err := p.ensureIDs(ctx); err != nil {
+		return nil, err
+	}
 	hostname, err := cri.SandboxHostname(p.pod, p.opts.ClusterDomain)
 	if err != nil {
 		return nil, err
@@ -53,7 +58,7 @@ func (p *pass) sandboxConfig() (*runtimeapi.PodSandboxConfig, error) {
 	}
 	return cri.SandboxConfig(cri.SandboxInput{
 		Pod: p.pod, Attempt: p.actions.Attempt, Identity: p.opts.Identity, PodLogsDir: p.facts.PodLogsDir,
-		DNS: dns, Hostname: hostname, CgroupParent: p.cgroupParent,
+		DNS: dns, Hostname: hostname, CgroupParent: p.cgroupParent, IDs: p.ids,
 	})
 }
 

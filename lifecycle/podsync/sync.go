@@ -32,6 +32,8 @@ type pass struct {
 	// cgroup is what the control group of the pod shall be, if we make it; cgroupParent is its name, "" if it has none of ours.
 	cgroup       host.PodCgroup
 	cgroupParent string
+	// ids are those of the host that stand for the pod's; nil if they are the same.
+	ids *runtimeapi.IDMapping
 	// ips are the pod's addresses in that sandbox.
 	ips []string
 	// turn is the pod's part in the gate of starts; nil if it has been started before.
@@ -47,7 +49,7 @@ func (s *Syncer) Sync(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) R
 	s.hooks.keep(pod.UID, status)
 	p := &pass{Syncer: s, pod: pod, status: status, ips: status.IPs, actions: ComputeActions(s.input(pod, status))}
 	if s.opts.Cgroups != nil {
-		p.cgroup = cgroupFor(pod)
+		p.cgroup = cgroupFor(pod, s.opts.MaxPIDs)
 	}
 	if len(status.Containers) == 0 {
 		p.turn = s.gate.newTurn()

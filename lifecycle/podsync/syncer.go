@@ -123,13 +123,14 @@ var (
 	_ Volumes = (*volume.Manager)(nil)
 )
 
-// Options configure New. All fields are required but Probes, Cgroups, Resizer, RuntimeClasses, SandboxReady, ClockOffset,
+// Options configure New. All fields are required but MaxPIDs, LimitedSwap, Probes, Cgroups, Resizer, RuntimeClasses, SandboxReady, ClockOffset,
 // MaxParallelStarts, HostIPs, Node, ClusterDNS, ClusterDomain, Logger and Registerer.
 type Options struct {
 	Runtime Runtime
 	Images  Images
 	Volumes Volumes
 	Files   Files
+	Users   Users
 	Killer  Killer
 	Logs    Logs
 	Hooks   HookRunner
@@ -140,6 +141,10 @@ type Options struct {
 	Probes podrules.ProbeResults
 	// Cgroups makes the control groups of pods. Without it the runtime makes them.
 	Cgroups Cgroups
+	// MaxPIDs is how many processes and threads a pod may have; zero is no limit.
+	MaxPIDs int64
+	// LimitedSwap gives burstable containers a share of the host's swap, see cri.Swap.
+	LimitedSwap bool
 	// Resizer is asked about containers that run. Without it they keep the resources that they were made with.
 	Resizer Resizer
 	// SandboxReady is called when a new sandbox of the pod is ready, before any image is pulled. It must not block.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 
+	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/provider/machine"
 )
@@ -44,7 +45,8 @@ var declaredFeatures = []string{"RestartAllContainersOnContainerExits"}
 // memoryReservation is what the kubelet's default hard eviction threshold keeps from pods.
 const memoryReservation = evictMemoryBytes
 
-// resources are the names that this package writes into capacity and allocatable; others are left to whoever set them.
+// resources are the names that this package writes into capacity and allocatable, besides those of huge pages; others are left
+// to whoever set them.
 var resources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourcePods}
 
 // describe makes the Node object of a machine that told everything about itself, except for its conditions.
@@ -64,8 +66,8 @@ func (c *Config) describe(s *machine.State) *v1.Node {
 func (c *Config) inherit(remembered *v1.Node) *v1.Node {
 	node := c.skeleton(remembered.Labels[v1.LabelOSStable], remembered.Labels[v1.LabelArchStable])
 	old := remembered.DeepCopy().Status
-	node.Status.Capacity = only(old.Capacity, resources)
-	node.Status.Allocatable = only(old.Allocatable, resources)
+	node.Status.Capacity = ours(old.Capacity)
+	node.Status.Allocatable = ours(old.Allocatable)
 	node.Status.NodeInfo = old.NodeInfo
 	node.Status.NodeInfo.KubeletVersion = c.KubeletVersion
 	node.Status.RuntimeHandlers = old.RuntimeHandlers
@@ -73,10 +75,10 @@ func (c *Config) inherit(remembered *v1.Node) *v1.Node {
 	return node
 }
 
-func only(list v1.ResourceList, names []v1.ResourceName) v1.ResourceList {
+func ours(list v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
-	for _, name := range names {
-		if quantity, ok := list[name]; ok {
+	for name, quantity := range list {
+		if _, isHugePages := cri.HugePageSize(name); isHugePages || slices.Contains(resources, name) {
 			out[name] = quantity
 		}
 	}
@@ -123,14 +125,23 @@ func (c *Config) capacity(f *host.Facts) v1.ResourceList {
 	if fs := filesystem(f, nodefs); fs != nil {
 		list[v1.ResourceEphemeralStorage] = bytesQuantity(fs.CapacityBytes)
 	}
+	for _, pages := range f.HugePages {
+		size := int64(min(pages.PageBytes, 1<<62))
+		list[cri.HugePageResource(size)] = bytesQuantity(pages.PageBytes * pages.Count)
+	}
 	return list
 }
 
-// allocatable is capacity less what the kubelet's default hard eviction thresholds keep back.
+// allocatable is capacity less what the kubelet's default hard eviction thresholds keep back, and, of memory, what is set
+// aside for huge pages.
 func allocatable(capacity v1.ResourceList) v1.ResourceList {
 	list := capacity.DeepCopy()
 	if memory, ok := list[v1.ResourceMemory]; ok {
-		list[v1.ResourceMemory] = *resource.NewQuantity(max(0, memory.Value()-memoryReservation), resource.BinarySI)
+		free := memory.Value() - memoryReservation
+		for _, pages := range cri.HugePages(capacity) {
+			free -= pages.Bytes
+		}
+		list[v1.ResourceMemory] = *resource.NewQuantity(max(0, free), resource.BinarySI)
 	}
 	if disk, ok := list[v1.ResourceEphemeralStorage]; ok {
 		reserved := int64(float64(disk.Value()) * evictNodefsFraction)
@@ -162,12 +173,15 @@ func (c *Config) nodeInfo(s *machine.State) v1.NodeSystemInfo {
 	return info
 }
 
-// runtimeHandlers names the runtime's handlers. Their features are not claimed: a feature is one of the node only when
-// pods can ask for it.
+// runtimeHandlers names the runtime's handlers with those of their features that pods can ask for.
 func runtimeHandlers(s *machine.State) []v1.NodeRuntimeHandler {
 	var out []v1.NodeRuntimeHandler
 	for _, h := range s.Runtime.GetRuntimeHandlers() {
-		out = append(out, v1.NodeRuntimeHandler{Name: h.GetName()})
+		handler := v1.NodeRuntimeHandler{Name: h.GetName()}
+		if f := h.GetFeatures(); f != nil {
+			handler.Features = &v1.NodeRuntimeHandlerFeatures{UserNamespaces: new(f.GetUserNamespaces())}
+		}
+		out = append(out, handler)
 	}
 	slices.SortFunc(out, func(a, b v1.NodeRuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
 	return out

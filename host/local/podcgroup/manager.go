@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
@@ -42,7 +44,7 @@ func New(driver string) *Manager {
 // Ensure makes the pod's group and gives it its resources. It returns the parent for the pod's sandbox.
 func (m *Manager) Ensure(pod host.PodCgroup) (parent string, err error) {
 	g := ofPod(pod.Class, pod.UID)
-	if err := m.set(g, pod.Resources); err != nil {
+	if err := m.set(g, pod.Resources, true); err != nil {
 		return "", err
 	}
 	return g.name(m.driver), nil
@@ -51,12 +53,13 @@ func (m *Manager) Ensure(pod host.PodCgroup) (parent string, err error) {
 // SetTiers gives the groups of the classes their shares. Pods that ask for nothing get what the others leave.
 func (m *Manager) SetTiers(burstableShares int64) error {
 	return errors.Join(
-		m.set(tier(v1.PodQOSBurstable), host.CgroupResources{CPUShares: burstableShares}),
-		m.set(tier(v1.PodQOSBestEffort), host.CgroupResources{CPUShares: cri.MinCPUShares}),
+		m.set(tier(v1.PodQOSBurstable), host.CgroupResources{CPUShares: burstableShares}, false),
+		m.set(tier(v1.PodQOSBestEffort), host.CgroupResources{CPUShares: cri.MinCPUShares}, false),
 	)
 }
 
-func (m *Manager) set(g group, r host.CgroupResources) error {
+// set makes a group and gives it its resources. What only groups of pods are limited in, bounded asks for.
+func (m *Manager) set(g group, r host.CgroupResources, bounded bool) error {
 	resources := &cgroups.Resources{
 		CpuShares: uint64(max(r.CPUShares, cri.MinCPUShares)),
 		CpuQuota:  orUnlimited(r.CPUQuota), CpuPeriod: cri.CPUPeriodMicros, Memory: orUnlimited(r.MemoryBytes),
@@ -72,10 +75,40 @@ func (m *Manager) set(g group, r host.CgroupResources) error {
 	if err := cg.Apply(-1); err != nil { // no process joins it
 		return fmt.Errorf("making control group %s: %w", g.name(m.driver), err)
 	}
+	if bounded {
+		resources.PidsLimit = ptr.To(orUnlimited(r.PIDs))
+		if cg.Path("pids") == "" && r.PIDs <= 0 {
+			resources.PidsLimit = nil // the machine cannot limit them, and need not
+		}
+		resources.HugetlbLimit = hugePages(cg.Path("hugetlb"), r.HugePages)
+	}
 	if err := cg.Set(resources); err != nil {
 		return fmt.Errorf("setting the resources of control group %s: %w", g.name(m.driver), err)
 	}
 	return nil
+}
+
+// hugePages limits the pages of each size that the group can be limited in. They are not given out unless they are asked for.
+func hugePages(dir string, limits []host.HugePageLimit) []*cgroups.HugepageLimit {
+	if dir == "" {
+		return nil
+	}
+	var out []*cgroups.HugepageLimit
+	for _, size := range cgroups.HugePageSizes() {
+		if !anyExists(map[string]string{
+			"v1": filepath.Join(dir, "hugetlb."+size+".limit_in_bytes"), "v2": filepath.Join(dir, "hugetlb."+size+".max"),
+		}) {
+			continue
+		}
+		limit := &cgroups.HugepageLimit{Pagesize: size}
+		for _, l := range limits {
+			if cri.HugePageName(l.PageBytes) == size {
+				limit.Limit = uint64(max(l.Bytes, 0))
+			}
+		}
+		out = append(out, limit)
+	}
+	return out
 }
 
 func orUnlimited(limit int64) int64 {

@@ -20,12 +20,14 @@ const uid = "3f1c-9a"
 
 // fakeGroups stands for the control groups of a machine: a directory for each.
 type fakeGroups struct {
-	dir     string
-	set     map[string]cgroups.Resources
-	pids    map[string][]int
-	killed  []int
-	busy    int // how often the next removals fail
-	configs []cgroups.Cgroup
+	dir    string
+	set    map[string]cgroups.Resources
+	pids   map[string][]int
+	killed []int
+	busy   int // how often the next removals fail
+	// noHugetlb and noPIDs say that the machine lacks the controller.
+	noHugetlb, noPIDs bool
+	configs           []cgroups.Cgroup
 }
 
 // fakeGroup implements what a Manager uses of a group.
@@ -51,6 +53,14 @@ func (g fakeGroup) Set(r *cgroups.Resources) error {
 
 func (g fakeGroup) GetPaths() map[string]string {
 	return map[string]string{"cpu": g.path(), "pids": filepath.Join(g.f.dir, "missing")}
+}
+
+// Path is that of the group for the controllers that the machine has.
+func (g fakeGroup) Path(controller string) string {
+	if controller == "hugetlb" && g.f.noHugetlb || controller == "pids" && g.f.noPIDs {
+		return ""
+	}
+	return g.path()
 }
 
 func (g fakeGroup) GetAllPids() ([]int, error) { return g.f.pids[g.name], nil }
@@ -116,7 +126,7 @@ func TestResourcesOfAGroup(t *testing.T) {
 		got := f.set["/tombolo/kubepods/pod"+uid]
 		want := cgroups.Resources{
 			CpuShares: uint64(max(r.CPUShares, 2)), CpuPeriod: 100_000, SkipDevices: true, SkipFreezeOnSet: true,
-			CpuQuota: -1, Memory: -1, CpuWeight: got.CpuWeight, // what is not limited takes back a limit
+			CpuQuota: -1, Memory: -1, CpuWeight: got.CpuWeight, PidsLimit: new(int64(-1)), // what is not limited takes back a limit
 		}
 		if r.CPUQuota > 0 {
 			want.CpuQuota, want.Memory = r.CPUQuota, r.MemoryBytes
@@ -127,12 +137,57 @@ func TestResourcesOfAGroup(t *testing.T) {
 	}
 }
 
+func TestPIDsAndHugePagesOfAGroup(t *testing.T) {
+	sizes := cgroups.HugePageSizes()
+	for _, file := range []string{"limit_in_bytes", "max"} { // of cgroup v1 and v2
+		m, f := newFake(t, "cgroupfs")
+		name := "/tombolo/kubepods/pod" + uid
+		dir := fakeGroup{f: f, name: name}.path()
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var want []*cgroups.HugepageLimit
+		for _, size := range sizes {
+			if err := os.WriteFile(filepath.Join(dir, "hugetlb."+size+"."+file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			limit := &cgroups.HugepageLimit{Pagesize: size}
+			if size == "2MB" {
+				limit.Limit = 8 << 20
+			}
+			want = append(want, limit)
+		}
+		r := host.CgroupResources{PIDs: 100, HugePages: []host.HugePageLimit{{PageBytes: 2 << 20, Bytes: 8 << 20}, {PageBytes: 3 << 40, Bytes: 1}}}
+		if _, err := m.Ensure(host.PodCgroup{UID: uid, Class: v1.PodQOSGuaranteed, Resources: r}); err != nil {
+			t.Fatal(err)
+		}
+		got := f.set[name]
+		if diff := cmp.Diff(want, got.HugetlbLimit); diff != "" || got.PidsLimit == nil || *got.PidsLimit != 100 {
+			t.Errorf("%s: pids %v, huge pages (-want +got):\n%s", file, got.PidsLimit, diff)
+		}
+	}
+}
+
+func TestMachineWithoutAControllerIsNotAskedToLimit(t *testing.T) {
+	m, f := newFake(t, "cgroupfs")
+	f.noHugetlb, f.noPIDs = true, true
+	if _, err := m.Ensure(host.PodCgroup{UID: uid, Class: v1.PodQOSGuaranteed}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.set["/tombolo/kubepods/pod"+uid]; got.PidsLimit != nil || got.HugetlbLimit != nil {
+		t.Errorf("limits of pids %v, of huge pages %v", got.PidsLimit, got.HugetlbLimit)
+	}
+}
+
 func TestTiers(t *testing.T) {
 	m, f := newFake(t, "cgroupfs")
 	if err := m.SetTiers(3000); err != nil {
 		t.Fatal(err)
 	}
 	burstable, bestEffort := f.set["/tombolo/kubepods/burstable"], f.set["/tombolo/kubepods/besteffort"]
+	if burstable.PidsLimit != nil || burstable.HugetlbLimit != nil {
+		t.Errorf("pods of a class are limited together: %+v", burstable)
+	}
 	if burstable.CpuShares != 3000 || bestEffort.CpuShares != 2 {
 		t.Errorf("burstable %+v, best effort %+v", burstable, bestEffort)
 	}

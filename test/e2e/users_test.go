@@ -1,0 +1,104 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// idMap is the mapping of users that a pod's container has, as the kernel says it: inside, on the host, how many.
+func (k *tester) idMap(pod *v1.Pod) string {
+	k.Helper()
+	return strings.Join(strings.Fields(k.kubectl("exec", pod.Name, "--", "cat", "/proc/self/uid_map")), " ")
+}
+
+// TestPodsWithUserNamespaces: root in a pod is somebody else on the host, volumes belong to who they should, and no two pods are
+// the same users, also after a restart of everything of ours. It has a host of its own, which is restarted.
+func TestPodsWithUserNamespaces(t *testing.T) {
+	t.Parallel()
+	s := require(t).ownSite(t, "users")
+	k := on(t, s)
+	_, err := k.client().CoreV1().Secrets(k.namespace).Create(k.Context(), &v1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "tide"}, StringData: map[string]string{"table": "low at nine"},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	own := func(p *v1.Pod) {
+		p.Spec.HostUsers = ptr.To(false)
+		p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr.To[int64](2000)}
+		p.Spec.Volumes = append(p.Spec.Volumes,
+			v1.Volume{Name: "disk", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
+			v1.Volume{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}},
+			v1.Volume{Name: "tide", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "tide", DefaultMode: ptr.To[int32](0o400)}}},
+		)
+		for _, name := range []string{"disk", "memory", "tide"} {
+			p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name})
+		}
+	}
+	const script = `set -e
+touch /disk/x /memory/x /marks/$HOSTNAME
+echo written > /dev/termination-log
+{ cat /tide/table; echo; stat -c %u:%g /disk/x /memory/x /marks/$HOSTNAME /tide/table; } > /marks/seen-$HOSTNAME
+mv /marks/seen-$HOSTNAME /marks/done-$HOSTNAME
+exec sleep 1d`
+	a, b := k.create(k.pod("a", script, own)), k.create(k.pod("b", script, own))
+	maps := map[string]string{}
+	for _, pod := range []*v1.Pod{a, b} {
+		k.awaitPodReady(pod)
+		k.awaitMark("done-" + pod.Name)
+		seen, err := os.ReadFile(k.mark("done-" + pod.Name))
+		must(t, err)
+		if want := "low at nine\n0:2000\n0:2000\n0:0\n0:2000\n"; string(seen) != want {
+			t.Errorf("pod %s sees %q, want %q", pod.Name, seen, want)
+		}
+		var inside, outside, length int
+		maps[pod.Name] = k.idMap(pod)
+		if _, err := fmt.Sscan(maps[pod.Name], &inside, &outside, &length); err != nil || inside != 0 || outside < 65536 || outside%65536 != 0 || length != 65536 {
+			t.Errorf("pod %s has the mapping %q", pod.Name, maps[pod.Name])
+		}
+		info, err := os.Stat(k.mark(pod.Name)) // of a hostPath: the mount is mapped, so that root inside is root outside
+		must(t, err)
+		if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 {
+			t.Errorf("the file of pod %s belongs to %d on the host", pod.Name, owner)
+		}
+	}
+	if maps["a"] == maps["b"] {
+		t.Fatalf("both pods have %s", maps["a"])
+	}
+
+	must(t, s.hostProc.Kill())
+	s.killNode(t)
+	must(t, s.startHost())
+	s.restartNode(t)
+	must(t, s.awaitReady(t.Context()))
+	k.kubectl("exec", "a", "--", "sh", "-c", "kill 1 || true; kill -9 -1 || true")
+	k.await(a, usual, "was restarted", func(p *v1.Pod) error {
+		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount == 0 {
+			return errNotYet
+		}
+		return ready(p)
+	})
+	c := k.create(k.pod("c", script, own))
+	k.awaitPodReady(c)
+	if again := k.idMap(a); again != maps["a"] {
+		t.Errorf("pod a has %s after a restart instead of %s", again, maps["a"])
+	}
+	if third := k.idMap(c); third == maps["a"] || third == maps["b"] {
+		t.Errorf("pod c has %s, which another pod has", third)
+	}
+	k.remove(a)
+	k.awaitGone(a, usual)
+	k.awaitCollected(a)
+	if left, _ := filepath.Glob(filepath.Join(s.rootDir(), "pods", string(a.UID), "*")); len(left) > 0 {
+		t.Errorf("left of pod a: %v", left)
+	}
+}
