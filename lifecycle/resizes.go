@@ -4,11 +4,14 @@
 package lifecycle
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle/admission"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/podworker"
 	"github.com/tombolo-dev/tombolo/lifecycle/resize"
 )
@@ -38,8 +41,37 @@ func (e *Engine) fits() resize.Fits {
 		for i, other := range facts.ActivePods {
 			now.ActivePods[i] = allocated(other)
 		}
-		return admission.CheckResize(pod, allocated(pod), now)
+		before := allocated(pod)
+		if e.swapChanges(pod, before) {
+			return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported."
+		}
+		return admission.CheckResize(pod, before, now)
 	}
+}
+
+// swapChanges says whether a change of memory would change what a container that goes on running may use of swap, which the
+// kubelet does not do either.
+func (e *Engine) swapChanges(pod, allocated *v1.Pod) bool {
+	facts := e.opts.Machine.Facts()
+	if facts == nil || facts.CgroupVersion != 2 {
+		return false
+	}
+	swap := cri.Swap{Control: facts.SwapControl, Limited: e.opts.LimitedSwap}
+	before := map[string]*v1.Container{}
+	for _, c := range podrules.Containers(allocated) {
+		before[c.Name] = c
+	}
+	for kind, c := range podrules.Containers(pod) {
+		old := before[c.Name]
+		if kind == podrules.EphemeralContainer || old == nil || c.Resources.Requests.Memory().Equal(*old.Resources.Requests.Memory()) ||
+			slices.Contains(old.ResizePolicy, v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}) {
+			continue
+		}
+		if swap.UsesSwap(pod, c) || swap.UsesSwap(allocated, old) {
+			return true
+		}
+	}
+	return false
 }
 
 // retryResizes tries the changes of resources that wait for room.

@@ -150,6 +150,9 @@ func (e *Engine) generate(pod *v1.Pod, rs *cri.PodStatus, terminal bool) v1.PodS
 	if cached, ok := e.status.Get(pod.UID); ok {
 		in.Cached = &cached
 	}
+	if whole, ok := e.resizes.WholePod(pod); ok {
+		in.Whole = &whole
+	}
 	return status.Generate(in)
 }
 

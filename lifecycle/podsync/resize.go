@@ -24,9 +24,14 @@ func (p *pass) resize(ctx context.Context) error {
 	p.result.Acted = p.result.Acted || acted
 	p.result.Resized = acted
 	p.result.add(err)
-	if err == nil {
-		p.result.add(p.settleCgroup(ctx))
+	if err != nil {
+		return nil
 	}
+	if err := p.settleCgroup(ctx); err != nil {
+		p.result.add(err)
+		return nil
+	}
+	p.result.Resized = p.opts.Resizer.Settled(p.pod) || p.result.Resized
 	return nil
 }
 

@@ -39,6 +39,9 @@ func (f *fakeResizer) Apply(_ context.Context, _ *v1.Pod, status *cri.PodStatus)
 	return f.acted, f.err
 }
 
+// Settled has nothing to say: no pod of these tests asks for something as a whole.
+func (f *fakeResizer) Settled(*v1.Pod) bool { return false }
+
 func (f *fakeResizer) Created(_ *v1.Pod, c *v1.Container, _ string) {
 	f.created = append(f.created, c.Name)
 }

@@ -101,6 +101,8 @@ type Resizer interface {
 	// Apply gives running containers the resources that they were allocated, except those that have to be restarted. It has
 	// the deadlines of its calls and goes on where it ended when it is called again.
 	Apply(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) (acted bool, err error)
+	// Settled notes that the pod's control group has what the pod was allocated. It returns false if that was known.
+	Settled(pod *v1.Pod) (changed bool)
 	// Created notes that a container was made with the resources that the pod's spec has.
 	Created(pod *v1.Pod, c *v1.Container, id string)
 }

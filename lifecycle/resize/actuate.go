@@ -29,6 +29,7 @@ type change struct {
 	container *v1.Container
 	record    *cri.ContainerStatus
 	resource  v1.ResourceName
+	want      amounts
 	grows     bool
 }
 
@@ -41,11 +42,11 @@ func (m *Manager) Restarts(pod *v1.Pod, c *v1.Container, record *cri.ContainerSt
 	if s == nil || s.recovered || record.State != cri.ContainerRunning {
 		return false
 	}
-	return restarts(c, s.actual(pod, c, record))
+	return restarts(pod, c, s.actual(pod, c, record))
 }
 
-func restarts(c *v1.Container, have amounts) bool {
-	want := amountsOf(c.Resources)
+func restarts(pod *v1.Pod, c *v1.Container, have amounts) bool {
+	want := amountsOf(effective(pod, c))
 	for _, p := range c.ResizePolicy {
 		if p.RestartPolicy == v1.RestartContainer && have.differ(want, p.ResourceName) {
 			return true
@@ -58,10 +59,10 @@ func restarts(c *v1.Container, have amounts) bool {
 // before what grows. A failure ends it; it is told by condition and event, and the next call goes on where it ended.
 func (m *Manager) Apply(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) (acted bool, err error) {
 	changes := m.changes(pod, status)
-	if len(changes) == 0 {
-		return false, nil
+	if err = m.wholeMemoryInUse(ctx, pod, status); err == nil {
+		err = m.memoryInUse(ctx, changes)
 	}
-	if err = m.memoryInUse(ctx, changes); err == nil {
+	if err == nil {
 		for _, c := range changes {
 			if err = m.update(ctx, pod, c); err != nil {
 				break
@@ -86,11 +87,11 @@ func (m *Manager) changes(pod *v1.Pod, status *cri.PodStatus) []change {
 	for _, name := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
 		var grow []change
 		running(pod, status, func(c *v1.Container, record *cri.ContainerStatus) {
-			have, want := s.actual(pod, c, record), amountsOf(c.Resources)
-			if !have.differ(want, name) || restarts(c, have) {
+			have, want := s.actual(pod, c, record), amountsOf(effective(pod, c))
+			if !have.differ(want, name) || restarts(pod, c, have) {
 				return
 			}
-			next := change{container: c, record: record, resource: name, grows: have.grows(want, name)}
+			next := change{container: c, record: record, resource: name, want: want, grows: have.grows(want, name)}
 			if next.grows {
 				grow = append(grow, next)
 			} else {
@@ -106,7 +107,7 @@ func (m *Manager) changes(pod *v1.Pod, status *cri.PodStatus) []change {
 func (m *Manager) memoryInUse(ctx context.Context, changes []change) error {
 	var errs []error
 	for _, c := range changes {
-		limit := amountsOf(c.container.Resources).memoryLimit
+		limit := c.want.memoryLimit
 		if c.resource != v1.ResourceMemory || c.grows || limit == 0 {
 			continue
 		}
@@ -135,7 +136,7 @@ func (m *Manager) update(ctx context.Context, pod *v1.Pod, c change) error {
 		m.mu.Unlock()
 		return nil
 	}
-	next := s.actual(pod, c.container, c.record).with(amountsOf(c.container.Resources), c.resource)
+	next := s.actual(pod, c.container, c.record).with(c.want, c.resource)
 	m.mu.Unlock()
 	err := m.runtime.UpdateContainerResources(ctx, c.record.ID, cri.UpdatedResources(next.requirements()))
 	if errdefs.IsNotFound(err) {

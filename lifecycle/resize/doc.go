@@ -11,10 +11,11 @@
 //	                 allocated, PodResizeInProgress ─► update or restart of containers ─► actuated = allocated: done
 //
 // The kubelet keeps the last two in files. Here the status in the API is the file: allocatedResources and resources of
-// each container status, from which both are recovered after a restart.
+// each container status, and of the pod's where the pod asks for something as a whole, from which both are recovered after a
+// restart. What containers leave open is limited by their pod, so that a change of the pod's own limits changes them, too.
 //
-// It must not know how a container is updated or restarted, pod workers, or how a status reaches the API. Resources of a
-// pod as a whole are not its business.
+// It must not know how a container is updated or restarted, who changes the control group of a pod, pod workers, or how a
+// status reaches the API.
 //
 // # Concurrency
 //

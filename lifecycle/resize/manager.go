@@ -46,8 +46,10 @@ type Manager struct {
 type state struct {
 	desired   *v1.Pod
 	allocated allocation
-	// actuated is what the runtime was told, by container id.
+	// actuated is what the runtime was told, by container id; whole is what the pod's control group was given of what the pod asks
+	// for by itself, nil if that is not known.
 	actuated map[string]amounts
+	whole    *amounts
 	// pending and progress are the conditions of these names, nil for none.
 	pending, progress *v1.PodCondition
 	// recovered says that an earlier process may have allocated, and done, more than the API shows. Until the change is
@@ -173,6 +175,7 @@ func (m *Manager) try(s *state, fits Fits) bool {
 		m.wait(s, reason, lacking)
 		return false
 	}
+	s.wholeInEffect(s.allocated.apply(pod))
 	s.allocated = allocationOf(pod)
 	s.pending = nil
 	s.progress = newCondition(v1.PodResizeInProgress, nil, "", "", pod.Generation, m.clock.Now())
@@ -256,7 +259,7 @@ func (m *Manager) Created(pod *v1.Pod, c *v1.Container, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.pods[pod.UID]; s != nil {
-		s.actuated[id] = amountsOf(c.Resources)
+		s.actuated[id] = amountsOf(effective(pod, c))
 	}
 }
 
@@ -285,11 +288,11 @@ func (m *Manager) Observe(pod *v1.Pod, status *cri.PodStatus) {
 	}
 }
 
-// unfinished says whether a container runs with other resources than are allocated.
+// unfinished says whether a container runs with other resources than are allocated, or the pod as a whole has others.
 func (s *state) unfinished(pod *v1.Pod, status *cri.PodStatus) bool {
-	found := false
+	found := s.wholeInEffect(pod) != wholeOf(pod)
 	running(pod, status, func(c *v1.Container, record *cri.ContainerStatus) {
-		if s.actual(pod, c, record) != amountsOf(c.Resources) {
+		if s.actual(pod, c, record) != amountsOf(effective(pod, c)) {
 			found = true
 		}
 	})
@@ -303,7 +306,7 @@ func (s *state) actual(pod *v1.Pod, c *v1.Container, record *cri.ContainerStatus
 	if a, ok := s.actuated[id]; ok {
 		return a
 	}
-	a := amountsOf(record.Resources.In(c.Resources))
+	a := amountsOf(record.Resources.In(effective(pod, c)))
 	for _, statuses := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			if st := &statuses[i]; st.Name == c.Name && st.ContainerID == cri.APIContainerID(id) && st.Resources != nil {

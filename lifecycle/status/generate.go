@@ -41,6 +41,8 @@ type Input struct {
 	Actuated func(*cri.ContainerStatus) (r v1.ResourceRequirements, ok bool)
 	// Failure, if it is set, is why the node itself ends the pod.
 	Failure *Failure
+	// Whole are the resources that the pod as a whole has of what it asks for by itself; nil if that is not known.
+	Whole *v1.ResourceRequirements
 	// Terminal says that the pod was stopped for good: nothing of it runs or will run.
 	Terminal bool
 	// HostIPs are the node's addresses, primary first, at most one of each family.
@@ -69,6 +71,7 @@ func Generate(in Input) v1.PodStatus {
 		ContainerStatuses:          g.containers(),
 		EphemeralContainerStatuses: g.ephemeralContainers(),
 	}
+	g.setPodResources(&status)
 	g.setPhase(&status)
 	g.setAddresses(&status)
 	status.Conditions = g.conditions(&status)

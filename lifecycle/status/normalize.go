@@ -95,6 +95,8 @@ func owned(s *v1.PodStatus) v1.PodStatus {
 		PodIPs:                     s.PodIPs,
 		StartTime:                  s.StartTime,
 		QOSClass:                   s.QOSClass,
+		AllocatedResources:         s.AllocatedResources,
+		Resources:                  s.Resources,
 		InitContainerStatuses:      s.InitContainerStatuses,
 		ContainerStatuses:          s.ContainerStatuses,
 		EphemeralContainerStatuses: s.EphemeralContainerStatuses,
@@ -108,6 +110,7 @@ func setOwned(s *v1.PodStatus, ours v1.PodStatus) {
 	s.HostIP, s.HostIPs = ours.HostIP, ours.HostIPs
 	s.PodIP, s.PodIPs = ours.PodIP, ours.PodIPs
 	s.StartTime, s.QOSClass = ours.StartTime, ours.QOSClass
+	s.AllocatedResources, s.Resources = ours.AllocatedResources, ours.Resources
 	s.InitContainerStatuses = ours.InitContainerStatuses
 	s.ContainerStatuses = ours.ContainerStatuses
 	s.EphemeralContainerStatuses = ours.EphemeralContainerStatuses

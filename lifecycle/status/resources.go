@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tombolo-dev/tombolo/cri"
 )
@@ -27,6 +28,24 @@ func (g *generation) setResources(c *v1.Container, record *cri.ContainerStatus, 
 	}
 	inEffect := record.Resources.In(told)
 	st.Resources = &inEffect
+}
+
+// setPodResources tells what the pod was allocated and what is in effect, if it asks for resources as a whole: an API server that
+// knows nothing of these would drop the answer, too, and it would be written again and again.
+func (g *generation) setPodResources(status *v1.PodStatus) {
+	pod := g.in.Pod
+	if !resourcehelper.IsPodLevelResourcesSet(pod) {
+		return
+	}
+	status.AllocatedResources = resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	inEffect := *pod.Spec.Resources.DeepCopy()
+	if g.in.Whole != nil {
+		inEffect = withActuated(*pod.Spec.Resources, *g.in.Whole)
+	}
+	view := *pod
+	view.Spec.Resources = &inEffect
+	inEffect.Requests = resourcehelper.PodRequests(&view, resourcehelper.PodResourcesOptions{})
+	status.Resources = &inEffect
 }
 
 // withActuated returns what a container was allocated, with CPU and memory as the runtime was told of them.

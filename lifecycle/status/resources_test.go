@@ -109,3 +109,34 @@ func TestConditionsAboutResizesAreShownAsTheyAre(t *testing.T) {
 		t.Errorf("a pod that ended has %+v", got)
 	}
 }
+
+func TestResourcesOfAPodAreToldIfItAsksForSomethingAsAWhole(t *testing.T) {
+	list := func(cpu, memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+	}
+	pod := &v1.Pod{Spec: v1.PodSpec{
+		Resources:  &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}, Limits: list("4", "4Gi")},
+		Containers: []v1.Container{{Name: "a", Resources: v1.ResourceRequirements{Requests: list("1", "1Gi")}}, {Name: "b"}},
+	}}
+	inEffect := &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1500m")}, Limits: list("3", "2Gi")}
+	for _, tt := range []struct {
+		desc  string
+		whole *v1.ResourceRequirements
+		want  v1.ResourceRequirements
+	}{
+		{"nothing known", nil, v1.ResourceRequirements{Requests: list("2", "1Gi"), Limits: list("4", "4Gi")}},
+		{"less in effect", inEffect, v1.ResourceRequirements{Requests: list("1500m", "1Gi"), Limits: list("3", "2Gi")}},
+	} {
+		got := Generate(Input{Pod: pod, Whole: tt.whole})
+		if got.Resources == nil || !equality.Semantic.DeepEqual(*got.Resources, tt.want) || !equality.Semantic.DeepEqual(got.AllocatedResources, list("2", "1Gi")) {
+			t.Errorf("%s: resources %v, allocated %v", tt.desc, got.Resources, got.AllocatedResources)
+		}
+	}
+	pod.Spec.Resources = nil
+	if got := Generate(Input{Pod: pod, Whole: &v1.ResourceRequirements{}}); got.Resources != nil || got.AllocatedResources != nil {
+		t.Errorf("of a pod that asks for nothing: %v, %v", got.Resources, got.AllocatedResources)
+	}
+	if inEffect.Requests.Memory().Value() != 0 {
+		t.Error("what is in effect was changed")
+	}
+}

@@ -38,9 +38,11 @@ type Config struct {
 // annotationAttach leaves attaching of volumes to the controller manager, as kubelets do.
 const annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// declaredFeatures are the features whose pods the scheduler gives only to nodes that declare them, sorted, by the names of
-// the kubelet's feature gates. An API server that does not know the field drops it, so nothing may wait for it to be shown.
-var declaredFeatures = []string{"RestartAllContainersOnContainerExits"}
+// declaredFeatures are the features whose pods the scheduler gives only to nodes that declare them, and without which the API
+// server refuses the changes of pods that need them, sorted, by the names of the kubelet's feature gates. An API server that does not know the field drops it, so nothing may wait for it to be shown.
+var declaredFeatures = []string{
+	"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits",
+}
 
 // memoryReservation is what the kubelet's default hard eviction threshold keeps from pods.
 const memoryReservation = evictMemoryBytes

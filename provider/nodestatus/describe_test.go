@@ -43,6 +43,7 @@ func testFacts() *host.Facts {
 		MachineID: "0123456789abcdef", SystemUUID: "a-b-c", BootID: "boot-1", Hostname: "far",
 		OS: "linux", Architecture: "arm64", KernelVersion: "6.18.0", OSImage: "Debian GNU/Linux 12 (bookworm)",
 		CPUs: 4, MemoryBytes: 8 << 30, MemoryAvailable: 4 << 30, SwapBytes: 1 << 30, PIDMax: 32768, PIDsRunning: 200,
+		HugePages: []host.HugePages{{PageBytes: 2 << 20, Count: 64}, {PageBytes: 1 << 30}},
 		Filesystems: []host.Filesystem{
 			{Purpose: "nodefs", Path: "/var/lib/tombolo", CapacityBytes: 100 << 30, AvailableBytes: 50 << 30, Inodes: 1000, InodesAvailable: 900},
 			{Purpose: "imagefs", Path: "/var/lib/containerd", CapacityBytes: 100 << 30, AvailableBytes: 50 << 30, Inodes: 1000, InodesAvailable: 900},
@@ -60,7 +61,9 @@ func testState() machine.State {
 			Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 				{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true},
 			}},
-			RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "runc"}, {Name: ""}},
+			RuntimeHandlers: []*runtimeapi.RuntimeHandler{
+				{Name: "runc", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}, {Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{}},
+			},
 		},
 	}
 }

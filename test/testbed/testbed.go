@@ -112,6 +112,9 @@ func newCluster(st *store, opts Options) *Cluster {
 func makeStateDir(dir string) (string, error) {
 	if dir == "" {
 		made, err := os.MkdirTemp("", tempPrefix)
+		if err == nil {
+			err = os.Chmod(made, 0o711) // root of a pod's own user namespace is somebody else here, and its files are below
+		}
 		if err != nil {
 			return "", fmt.Errorf("making state folder: %w", err)
 		}
