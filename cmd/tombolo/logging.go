@@ -17,6 +17,10 @@ import (
 // debugVerbosity is the --v from which on debug messages are written, as is the custom with Kubernetes' own programs.
 const debugVerbosity = 4
 
+// maxLibraryVerbosity is the most that the Kubernetes libraries are let say: from 8 on they log what the API answers, secrets
+// included.
+const maxLibraryVerbosity = 7
+
 // logOptions are the flags that say what is logged and how. Logs go to standard error.
 type logOptions struct {
 	verbosity int
@@ -47,7 +51,7 @@ func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
 	logger := slog.New(handler)
 	var klogFlags flag.FlagSet
 	klog.InitFlags(&klogFlags)
-	if err := klogFlags.Set("v", strconv.Itoa(o.verbosity)); err != nil {
+	if err := klogFlags.Set("v", strconv.Itoa(min(o.verbosity, maxLibraryVerbosity))); err != nil {
 		return nil, usageError{fmt.Errorf("--v %d: %w", o.verbosity, err)}
 	}
 	klog.SetSlogLogger(logger)

@@ -413,6 +413,18 @@ func (k *tester) goroutines() (host, node int) {
 		k.Fatalf("no metric %s", metric)
 		return 0
 	}
+	return find(k.hostMetrics()), find(k.nodeMetrics())
+}
+
+// nodeMetrics are what tombolo node tells, by way of the API server.
+func (k *tester) nodeMetrics() string {
+	k.Helper()
+	return k.kubectl("get", "--raw", "/api/v1/nodes/"+k.name+"/proxy/metrics")
+}
+
+// hostMetrics are what tombolo host tells.
+func (k *tester) hostMetrics() string {
+	k.Helper()
 	ctx, cancel := context.WithTimeout(k.Context(), usual)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(k.host.Address().String(), hostMetricsPort)+"/metrics", nil)
@@ -423,5 +435,5 @@ func (k *tester) goroutines() (host, node int) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	must(k.T, err)
-	return find(string(body)), find(k.kubectl("get", "--raw", "/api/v1/nodes/"+k.name+"/proxy/metrics"))
+	return string(body)
 }

@@ -37,8 +37,8 @@ type site struct {
 	name string
 	// inProcess sites run tombolo node alone, on the host, with the host part in-process.
 	inProcess bool
-	// hostArgs are further arguments of tombolo host.
-	hostArgs []string
+	// hostArgs and nodeArgs are further arguments of tombolo host and tombolo node.
+	hostArgs, nodeArgs []string
 
 	host               *testbed.Host
 	connection         *grpc.ClientConn
@@ -54,6 +54,13 @@ func (e *environment) ownSite(t *testing.T, name string, hostArgs ...string) *si
 	t.Helper()
 	s := e.newSite(name)
 	s.hostArgs = hostArgs
+	s.startFor(t)
+	return s
+}
+
+// startFor starts a site for one test.
+func (s *site) startFor(t *testing.T) {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {
 			t.Error(err)
@@ -63,7 +70,6 @@ func (e *environment) ownSite(t *testing.T, name string, hostArgs ...string) *si
 		}
 	})
 	must(t, s.start(t.Context()))
-	return s
 }
 
 // start brings everything of the site up and waits until the node is Ready.
@@ -135,6 +141,7 @@ func (s *site) prepareNode(ctx context.Context) error {
 	s.nodeCommand = append(s.nodeCommand, "--host", "tls://"+s.linkAddress(),
 		"--host-ca-file", s.linkFile("ca.crt"), "--host-cert-file", s.linkFile("node-"+s.name+".crt"),
 		"--host-key-file", s.linkFile("node-"+s.name+".key"))
+	s.nodeCommand = append(s.nodeCommand, s.nodeArgs...)
 	return nil
 }
 
