@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,7 @@ type goldenContainer struct {
 	Command      []string          `json:"command"`
 	Args         []string          `json:"args"`
 	Mounts       []json.RawMessage `json:"mounts"`
+	TargetID     string            `json:"targetID"`
 }
 
 // goldenResult is a file testdata/NAME.golden.json.
@@ -113,7 +115,11 @@ func resultOf(t *testing.T, file string) []byte {
 	}
 	result.Sandbox = encode(t, sandbox)
 	result.Containers = map[string]json.RawMessage{}
-	for _, c := range append(append([]v1.Container{}, in.Pod.Spec.InitContainers...), in.Pod.Spec.Containers...) {
+	containers := slices.Concat(in.Pod.Spec.InitContainers, in.Pod.Spec.Containers)
+	for _, c := range in.Pod.Spec.EphemeralContainers {
+		containers = append(containers, v1.Container(c.EphemeralContainerCommon))
+	}
+	for _, c := range containers {
 		cfg, err := ContainerConfig(in.container(t, &c))
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +139,7 @@ func (g *goldenCase) container(t *testing.T, c *v1.Container) ContainerInput {
 	extra := g.Containers[c.Name]
 	in := ContainerInput{
 		Pod: g.Pod, Container: c, RestartCount: extra.RestartCount, ImageRef: extra.ImageRef,
-		Command: extra.Command, Args: extra.Args, Identity: goldenIdentity,
+		Command: extra.Command, Args: extra.Args, TargetID: extra.TargetID, Identity: goldenIdentity,
 		NodeMemoryBytes: g.NodeMemory, CgroupVersion: g.CgroupVersion, SeccompDir: g.SeccompDir,
 	}
 	in.HugePageSizes, in.Swap, in.IDs = g.HugePageSizes, ptr.Deref(g.Swap, Swap{}), g.ids(t)

@@ -305,3 +305,35 @@ func FuzzBelow(f *testing.F) {
 		}
 	})
 }
+
+// FuzzReadLog reads files that a runtime or something else has written. Whatever is in them, the reader ends, and what it passes on
+// is in the file.
+func FuzzReadLog(f *testing.F) {
+	for _, seed := range []string{
+		"", "2026-05-01T12:00:00.5Z stdout F hello\n", "2026-05-01T12:00:00.5Z stderr P par\n2026-05-01T12:00:00.5Z stderr F tial\n",
+		"2026-05-01T12:00:00.5Z stdout X:y hello\n", "2026-05-01 stdout F x\n", "\n\n", " stdout", "{\"log\":\"x\\n\",\"stream\":\"stdout\",\"time\":\"2026-05-01T12:00:00.5Z\"}\n", "\x00\xff",
+	} {
+		f.Add([]byte(seed), int64(-1), int64(-1), false)
+		f.Add([]byte(seed), int64(1), int64(3), true)
+	}
+	dir := f.TempDir()
+	h, err := New(Options{RootDir: filepath.Join(dir, "root"), PodLogsDir: filepath.Join(dir, "logs"), Runtime: newFakeRuntime()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = h.Close(context.Background()) })
+	path := filepath.Join(h.logsDir, "0.log")
+	f.Fuzz(func(t *testing.T, content []byte, tailLines, limitBytes int64, timestamps bool) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, stderr bytes.Buffer
+		err := h.ReadLog(t.Context(), host.LogRequest{Path: path, TailLines: tailLines, LimitBytes: limitBytes, Timestamps: timestamps}, &stdout, &stderr)
+		if err == nil && stdout.Len()+stderr.Len() > 2*len(content)+64 {
+			t.Errorf("%d bytes of a log of %d", stdout.Len()+stderr.Len(), len(content))
+		}
+		if limitBytes >= 0 && int64(stdout.Len()+stderr.Len()) > limitBytes {
+			t.Errorf("%d bytes, at most %d were wanted", stdout.Len()+stderr.Len(), limitBytes)
+		}
+	})
+}

@@ -98,6 +98,10 @@ func (h *Host) cniNetwork() ([]byte, error) {
 }
 
 func (h *Host) writeContainerdConfig() (string, error) {
+	// Root of a pod's own user namespace, who is somebody else here, gets to its files this way; containerd would close it.
+	if err := os.MkdirAll(filepath.Join(h.Dir(), "containerd"), 0o711); err != nil {
+		return "", fmt.Errorf("configuring containerd: %w", err)
+	}
 	network, err := h.cniNetwork()
 	if err != nil {
 		return "", fmt.Errorf("configuring the pod network: %w", err)
