@@ -14,6 +14,9 @@ WITH_PARTS := PATH="$$($(PARTS) bin):$$PATH"
 PKG ?= ./...
 E2E ?= ./test/...
 ARGS ?=
+# What make fuzz runs, and for how long each.
+FUZZ ?= ./host/local/... ./host/policy ./lifecycle/image/... ./lifecycle/podenv ./cri
+FUZZTIME ?= 3s
 
 .PHONY: help
 help: ## Show this help
@@ -33,13 +36,21 @@ demo-down: ## Remove the demo
 	@go run ./test/demo down
 
 .PHONY: test
-test: lint unit e2e conformance-quick ## Lint, unit tests with the race detector, end-to-end tests, conformance-quick
+test: lint unit fuzz e2e conformance-quick ## Lint, unit tests with the race detector, fuzz tests, end-to-end tests, conformance-quick
 
 .PHONY: unit
 unit: ## Unit tests with the race detector (PKG=./cri/... ARGS='-run Stop')
 	@$(PARTS) build unit
 	$(WITH_PARTS) gotestsum --format pkgname-and-test-fails -- -race $(ARGS) $(PKG)
 	cd tools && $(WITH_PARTS) gotestsum --format pkgname-and-test-fails -- -race ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzz what reads foreign bytes: paths, references, docker configurations, logs (FUZZTIME=1m FUZZ=./host/...)
+	@for package in $$(go list -f '{{if .TestGoFiles}}{{.Dir}}{{end}}' $(FUZZ)); do \
+		for target in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$package/*_test.go | cut -c6-); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
 
 .PHONY: e2e
 e2e: ## End-to-end tests on real parts; needs root (E2E=./test/e2e ARGS='-run Logs')

@@ -5,12 +5,15 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // groupsOf returns the directories of the pod's control group in every hierarchy of the host.
@@ -98,7 +101,7 @@ func (k *tester) requireOneOf(want []string, got string) {
 	}
 }
 
-// TestPodAsAWholeIsLimited although none of its containers is.
+// TestPodAsAWholeIsLimited although none of its containers is, and resized as a whole.
 func TestPodAsAWholeIsLimited(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
@@ -108,4 +111,64 @@ func TestPodAsAWholeIsLimited(t *testing.T) {
 	pod = k.awaitPodReady(pod)
 	k.requireOneOf([]string{"memory.limit_in_bytes=50331648", "memory.max=50331648"}, k.groupFile(pod, "", "memory.limit_in_bytes", "memory.max"))
 	k.requireOneOf([]string{"cpu.cfs_quota_us=30000", "cpu.max=30000 100000"}, k.groupFile(pod, "", "cpu.cfs_quota_us", "cpu.max"))
+
+	for _, next := range []struct {
+		cpu, memory string
+		quota       int
+	}{{"500m", "96Mi", 50000}, {"200m", "64Mi", 20000}} {
+		want := v1.ResourceRequirements{Requests: limits("100m", "32Mi"), Limits: limits(next.cpu, next.memory)}
+		k.resize(pod, func(p *v1.Pod) { p.Spec.Resources = &want })
+		pod = k.await(pod, usual, "is resized as a whole", func(p *v1.Pod) error {
+			for _, c := range p.Status.Conditions {
+				if c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress {
+					return fmt.Errorf("condition %+v", c)
+				}
+			}
+			if st := p.Status; st.Resources == nil || !equality.Semantic.DeepEqual(*st.Resources, want) ||
+				!equality.Semantic.DeepEqual(st.AllocatedResources, want.Requests) || st.ObservedGeneration != p.Generation {
+				return fmt.Errorf("resources %+v, allocated %v, generation %d of %d", st.Resources, st.AllocatedResources, st.ObservedGeneration, p.Generation)
+			}
+			return nil
+		})
+		memory := want.Limits.Memory().Value()
+		k.requireOneOf([]string{fmt.Sprint("memory.limit_in_bytes=", memory), fmt.Sprint("memory.max=", memory)},
+			k.groupFile(pod, "", "memory.limit_in_bytes", "memory.max"))
+		k.requireOneOf([]string{fmt.Sprint("cpu.cfs_quota_us=", next.quota), fmt.Sprintf("cpu.max=%d 100000", next.quota)},
+			k.groupFile(pod, "", "cpu.cfs_quota_us", "cpu.max"))
+		if has := k.cgroup(pod, "main"); has.memory != memory || has.cpu != int64(next.quota)/100 {
+			t.Errorf("its container, which leaves its limits to it, has %+v", has)
+		}
+	}
+	k.awaitEvent(pod, "ResizeCompleted", "Pod resize completed")
+	k.requireUntouched(pod)
+}
+
+// TestHugePagesAreCounted: the node tells how many it has, and takes no pod that asks for more.
+func TestHugePagesAreCounted(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	node, err := k.client().CoreV1().Nodes().Get(t.Context(), k.name, metav1.GetOptions{})
+	must(t, err)
+	sizes, err := filepath.Glob("/sys/kernel/mm/hugepages/hugepages-*kB")
+	must(t, err)
+	told := 0
+	for name := range node.Status.Capacity {
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			told++
+		}
+	}
+	if told != len(sizes) {
+		t.Errorf("the node tells %d sizes of huge pages of %d: %v", told, len(sizes), node.Status.Capacity)
+	}
+	pod := k.create(k.pod("greedy", `exec sleep 1d`, func(p *v1.Pod) {
+		much := v1.ResourceList{"hugepages-2Mi": resource.MustParse("64Ti"), v1.ResourceMemory: resource.MustParse("16Mi")}
+		p.Spec.NodeSelector, p.Spec.NodeName = nil, k.name // past the scheduler
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: much, Limits: much}
+	}))
+	k.await(pod, usual, "is refused", func(p *v1.Pod) error {
+		if p.Status.Phase != v1.PodFailed || p.Status.Reason != "OutOfhugepages-2Mi" {
+			return fmt.Errorf("it is %s: %s, %s", p.Status.Phase, p.Status.Reason, p.Status.Message)
+		}
+		return nil
+	})
 }

@@ -26,7 +26,9 @@ func (k *tester) idMap(pod *v1.Pod) string {
 // the same users, also after a restart of everything of ours. It has a host of its own, which is restarted.
 func TestPodsWithUserNamespaces(t *testing.T) {
 	t.Parallel()
-	s := require(t).ownSite(t, "users")
+	s := require(t).newSite("users")
+	s.nodeArgs = []string{"--pod-max-pids=200"}
+	s.startFor(t)
 	k := on(t, s)
 	_, err := k.client().CoreV1().Secrets(k.namespace).Create(k.Context(), &v1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "tide"}, StringData: map[string]string{"table": "low at nine"},
@@ -71,6 +73,7 @@ exec sleep 1d`
 			t.Errorf("the file of pod %s belongs to %d on the host", pod.Name, owner)
 		}
 	}
+	k.requireOneOf([]string{"pids.max=200"}, k.groupFile(a, "", "pids.max"))
 	if maps["a"] == maps["b"] {
 		t.Fatalf("both pods have %s", maps["a"])
 	}
