@@ -31,8 +31,7 @@ const criticalSystemPriority = 2_000_000_000
 // requests some memory, but less than it may use.
 func (s Swap) UsesSwap(pod *v1.Pod, c *v1.Container) bool {
 	request, limit := c.Resources.Requests.Memory(), c.Resources.Limits.Memory()
-	return s.Limited && s.Control && pod.Status.QOSClass == v1.PodQOSBurstable && !critical(pod) &&
-		!(request.IsZero() && limit.IsZero()) && request.Cmp(*limit) != 0
+	return s.Limited && s.Control && pod.Status.QOSClass == v1.PodQOSBurstable && !critical(pod) && request.Cmp(*limit) != 0
 }
 
 // critical says whether the node cannot do without the pod. Static pods, which are from a file or a URL, count as such.

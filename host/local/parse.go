@@ -83,8 +83,9 @@ func parseSubordinates(data []byte, user string) []host.IDRange {
 func parseHugePageSizes(names []string) []uint64 {
 	var out []uint64
 	for _, name := range names {
-		size, ok := strings.CutPrefix(name, hugePagesPrefix)
-		if size, ok = strings.CutSuffix(size, hugePagesSuffix); !ok {
+		size, begins := strings.CutPrefix(name, hugePagesPrefix)
+		size, ends := strings.CutSuffix(size, hugePagesSuffix)
+		if !begins || !ends {
 			continue
 		}
 		if n, err := strconv.ParseUint(size, 10, 64); err == nil && n > 0 && n <= maxHugePageKiB {

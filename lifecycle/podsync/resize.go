@@ -23,15 +23,13 @@ func (p *pass) resize(ctx context.Context) error {
 	acted, err := p.opts.Resizer.Apply(ctx, p.pod, p.without(a.ToKill))
 	p.result.Acted = p.result.Acted || acted
 	p.result.Resized = acted
+	if err == nil {
+		err = p.settleCgroup(ctx)
+	}
+	if err == nil {
+		p.result.Resized = p.opts.Resizer.Settled(p.pod) || acted
+	}
 	p.result.add(err)
-	if err != nil {
-		return nil
-	}
-	if err := p.settleCgroup(ctx); err != nil {
-		p.result.add(err)
-		return nil
-	}
-	p.result.Resized = p.opts.Resizer.Settled(p.pod) || p.result.Resized
 	return nil
 }
 

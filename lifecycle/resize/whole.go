@@ -91,7 +91,7 @@ func (m *Manager) wholeMemoryInUse(ctx context.Context, pod *v1.Pod, status *cri
 			used += stats.GetMemory().GetUsageBytes().GetValue()
 		}
 	}
-	if used >= uint64(limit) {
+	if used >= uint64(limit) { //nolint:gosec // it is positive
 		return fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", limit, used)
 	}
 	return nil
