@@ -7,11 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -51,11 +52,11 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 }
 
 func (c *Cluster) startEtcd(ctx context.Context) (url string, err error) {
-	clientPort, err := freePort(loopback())
+	clientPort, err := freePort()
 	if err != nil {
 		return "", err
 	}
-	peerPort, err := freePort(loopback())
+	peerPort, err := freePort()
 	if err != nil {
 		return "", err
 	}
@@ -202,18 +203,28 @@ func ask(ctx context.Context, client *http.Client, url string) error {
 	return nil
 }
 
-func loopback() netip.Addr { return netip.MustParseAddr("127.0.0.1") }
+// Ports are taken from below those that the kernel gives to connections: one of those may be in use by the time it is listened on.
+const (
+	firstPort = 12000
+	lastPort  = 32000
+)
 
-// freePort returns a TCP port nothing listens on at the moment.
-func freePort(address netip.Addr) (int, error) {
-	l, err := net.Listen("tcp", netip.AddrPortFrom(address, 0).String())
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+// portsTaken counts the ports given out, so that no two callers get the same. Each process begins somewhere else.
+var portsTaken = func() *atomic.Uint32 {
+	var n atomic.Uint32
+	n.Store(rand.Uint32N(lastPort - firstPort)) //nolint:gosec // it protects nothing
+	return &n
+}()
+
+// freePort returns a TCP port on which nothing listens at any address.
+func freePort() (int, error) {
+	var err error
+	for range lastPort - firstPort {
+		port := firstPort + int(portsTaken.Add(1)%(lastPort-firstPort))
+		var l net.Listener
+		if l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	bound, err := netip.ParseAddrPort(l.Addr().String())
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	return int(bound.Port()), nil
+	return 0, fmt.Errorf("looking for a free port: %w", err)
 }

@@ -140,7 +140,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := makeBridge(ctx, c.store); err != nil {
 		return err
 	}
-	port, err := freePort(c.Address())
+	port, err := freePort()
 	if err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ func (c *Cluster) ServiceCIDR() netip.Prefix { return c.addresses().services() }
 // CAFile is the authority that signs the API server's certificate, all clients' and, with ServingCert, the kubelets'.
 func (c *Cluster) CAFile() string { return c.pair("ca").cert }
 
-// FreePort returns a TCP port of Address that nothing listens on at the moment.
-func (c *Cluster) FreePort() (int, error) { return freePort(c.Address()) }
+// FreePort returns a TCP port that nothing listens on at the moment, at any address of this side.
+func (c *Cluster) FreePort() (int, error) { return freePort() }
 
 func (c *Cluster) addresses() addresses { return addresses{c.store.get().Block} }
 
