@@ -58,7 +58,7 @@ func (r *runner) cacheFile(s selection) (string, error) {
 		}
 		fmt.Fprintln(h, path)
 	}
-	fmt.Fprintln(h, s.arguments(), apiServerFlags(), images.Version)
+	fmt.Fprintln(h, s.arguments(), suiteFlags, images.Version)
 	return filepath.Join(cache, "conformance", "kubelet-"+hex.EncodeToString(h.Sum(nil))[:12]+".json"), nil
 }
 

@@ -61,7 +61,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := r.resolve(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "pods have no service account tokens here, on neither side: the API server's plugin that adds them is off")
 	if *quick {
 		return r.runQuick(ctx, kind)
 	}

@@ -18,10 +18,6 @@ import (
 	"github.com/tombolo-dev/tombolo/test/testbed"
 )
 
-// apiServerFlags are the same for both sides. The results on record were made when Tombolo refused service account tokens:
-// without the admission plugin that adds one to every pod, no pod has one, with either node.
-func apiServerFlags() []string { return []string{"--disable-admission-plugins=ServiceAccount"} }
-
 // hostName is the name of the host and of the node, the same on both sides.
 const hostName = "node-1"
 
@@ -32,9 +28,7 @@ func (r *runner) run(ctx context.Context, kind nodes.Kind, s selection) (results
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	cluster, err := testbed.Start(ctx, testbed.Options{
-		Log: r.out, Bin: r.bin, Images: images.ConformanceSet, APIServerFlags: apiServerFlags(),
-	})
+	cluster, err := testbed.Start(ctx, testbed.Options{Log: r.out, Bin: r.bin, Images: images.ConformanceSet})
 	if err != nil {
 		return nil, err
 	}

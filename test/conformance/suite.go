@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +47,7 @@ func runSuite(ctx context.Context, cluster *testbed.Cluster, s selection, proces
 		"--output-dir=" + dir, "--json-report=" + reportName, "--junit-report=report.xml",
 	}, s.arguments()...)
 	args = append(args, filepath.Join(cluster.Bin(), "e2e.test"), "--")
-	args = append(args, suiteFlags(cluster)...)
+	args = append(args, flagsFor(cluster)...)
 	cmd := cluster.Command(ctx, "ginkgo", args...)
 	// An interrupt has ginkgo clean up and write its report.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -74,13 +75,12 @@ func runSuite(ctx context.Context, cluster *testbed.Cluster, s selection, proces
 }
 
 // suiteFlags are flags of the suite itself.
-func suiteFlags(cluster *testbed.Cluster) []string {
-	return []string{
-		"--provider=skeleton", "--kubeconfig=" + cluster.Kubeconfig(), "--kubectl-path=" + filepath.Join(cluster.Bin(), "kubectl"),
-		"--num-nodes=1", "--minStartupPods=0", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=false",
-		// Pods have no service account token, see apiServerFlags.
-		"--e2e-verify-service-account=false",
-	}
+const suiteFlags = "--provider=skeleton --num-nodes=1 --minStartupPods=0 --allowed-not-ready-nodes=-1 --dump-logs-on-failure=false"
+
+// flagsFor are suiteFlags and where the cluster is.
+func flagsFor(cluster *testbed.Cluster) []string {
+	return append(strings.Fields(suiteFlags),
+		"--kubeconfig="+cluster.Kubeconfig(), "--kubectl-path="+filepath.Join(cluster.Bin(), "kubectl"))
 }
 
 // dots counts the tests that have ended, of which ginkgo prints a dot for each, and says so now and then.
