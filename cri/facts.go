@@ -49,6 +49,7 @@ func ContainerFacts(s *runtimeapi.ContainerStatus) ContainerStatus {
 		ImageRef:                   cmp.Or(s.GetImageId(), s.GetImageRef()),
 		LogPath:                    s.GetLogPath(),
 		TerminationMessageHostPath: terminationMessageHostPath(s),
+		RecursiveReadOnly:          recursiveReadOnly(s),
 		Labels:                     maps.Clone(s.GetLabels()),
 		Annotations:                maps.Clone(s.GetAnnotations()),
 		HookOf:                     hookOf(s),
@@ -170,6 +171,16 @@ func terminationMessageHostPath(s *runtimeapi.ContainerStatus) string {
 		}
 	}
 	return ""
+}
+
+func recursiveReadOnly(s *runtimeapi.ContainerStatus) []string {
+	var out []string
+	for _, m := range s.GetMounts() {
+		if m.GetRecursiveReadOnly() {
+			out = append(out, path.Clean(m.GetContainerPath()))
+		}
+	}
+	return out
 }
 
 func linuxUser(u *runtimeapi.LinuxContainerUser) *LinuxUser {

@@ -94,8 +94,10 @@ type ContainerStatus struct {
 	LogPath string
 	// TerminationMessageHostPath is where the file mounted at the termination message path is on the host; "" if none.
 	TerminationMessageHostPath string
-	Labels                     map[string]string
-	Annotations                map[string]string
+	// RecursiveReadOnly are the paths in the container at which mounts are read-only with all that is mounted below.
+	RecursiveReadOnly []string
+	Labels            map[string]string
+	Annotations       map[string]string
 	// HookOf names the container whose preStop hook this one runs after its end, "" for a container of the pod's spec.
 	HookOf string
 	// User is the effective user, nil if the runtime does not tell.

@@ -9,7 +9,9 @@ import (
 	"sync"
 
 	"github.com/containerd/errdefs"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -90,4 +92,14 @@ func (*fakeObjects) Claim(_ context.Context, _ *v1.Pod, name string) (*v1.Persis
 // PersistentVolume finds no volume.
 func (*fakeObjects) PersistentVolume(_ context.Context, _ *v1.Pod, name string) (*v1.PersistentVolume, error) {
 	return nil, fmt.Errorf("persistentvolumes %q %w", name, errdefs.ErrNotFound)
+}
+
+// TrustBundle finds no bundle.
+func (*fakeObjects) TrustBundle(_ context.Context, _ *v1.Pod, name string) (*certificatesv1.ClusterTrustBundle, error) {
+	return nil, fmt.Errorf("clustertrustbundle %q %w", name, errdefs.ErrNotFound)
+}
+
+// TrustBundles finds no bundles.
+func (*fakeObjects) TrustBundles(context.Context, *v1.Pod, string, labels.Selector) ([]*certificatesv1.ClusterTrustBundle, error) {
+	return nil, nil
 }

@@ -59,6 +59,7 @@ type Objects interface {
 	podenv.Objects
 	volume.Objects
 	volume.Claims
+	volume.TrustBundles
 	// Forget drops what is kept for a pod that has ended.
 	Forget(uid types.UID)
 }

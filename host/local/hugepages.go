@@ -23,7 +23,10 @@ func (h *Host) ensureHugePages(d directory, pageBytes, size int64) error {
 	}
 	options := []string{fmt.Sprintf("pagesize=%d", pageBytes)}
 	return h.ensureMounted(d, size, options, func(target *os.File, options []string) error {
-		return unix.Mount(hugetlbfs, fdPath(target), hugetlbfs, 0, strings.Join(options, ","))
+		if err := unix.Mount(hugetlbfs, fdPath(target), hugetlbfs, 0, strings.Join(options, ",")); err != nil {
+			return err
+		}
+		return h.root.Chmod(d.path, toFileMode(d.mode)) // the option takes no bit that hands on the group
 	})
 }
 

@@ -239,3 +239,29 @@ func TestFileSetsThatAreWrongAreRefused(t *testing.T) {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }
+
+// TestHugePagesAreMounted needs a machine that has reserved some.
+func TestHugePagesAreMounted(t *testing.T) {
+	h := newMountingHost(t)
+	if err := h.checkHugePages(2 << 20); err != nil {
+		t.Skip(err)
+	}
+	path := ensureVolume(t, h, host.Volume{Name: "h", EmptyDir: true, HugePageBytes: 2 << 20, SizeBytes: 4 << 20, FSGroup: ptr.To[int64](4321)})
+	ensureVolume(t, h, host.Volume{Name: "h", EmptyDir: true, HugePageBytes: 2 << 20}) // once
+	var sfs unix.Statfs_t
+	if err := unix.Statfs(path, &sfs); err != nil {
+		t.Fatal(err)
+	}
+	if sfs.Type != unix.HUGETLBFS_MAGIC || sfs.Bsize != 2<<20 || sfs.Blocks != 2 {
+		t.Errorf("got a file system of type %x with %d blocks of %d bytes", sfs.Type, sfs.Blocks, sfs.Bsize)
+	}
+	if got := describe(t, path); !strings.HasPrefix(got, "dgrwxrwxrwx group 4321") {
+		t.Errorf("the directory is %s", got)
+	}
+	if err := h.RemovePod(t.Context(), testUID, true); err != nil {
+		t.Fatal(err)
+	}
+	if mounts, err := h.mountsBelow("."); err != nil || len(mounts) > 0 {
+		t.Errorf("after the pod: %v, %v", mounts, err)
+	}
+}

@@ -92,10 +92,8 @@ func TestCheckAcceptsWhatIsSupportedAsTheAPIServerStoresIt(t *testing.T) {
 
 func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 	for _, tc := range []struct{ spec, field, remedy string }{
-		{`{volumes: [{name: p, projected: {sources: [{serviceAccountToken: {path: token}}, {clusterTrustBundle: {path: x}}]}}], containers: [{name: c}]}`,
-			"spec.volumes[0].projected.sources[1].clusterTrustBundle", "mount a ConfigMap"},
-		{`{volumes: [{name: p, projected: {sources: [{podCertificate: {signerName: x}}]}}], containers: [{name: c}]}`,
-			"spec.volumes[0].projected.sources[0].podCertificate", "mount a Secret"},
+		{`{volumes: [{name: p, projected: {sources: [{serviceAccountToken: {path: token}}, {podCertificate: {signerName: x}}]}}], containers: [{name: c}]}`,
+			"spec.volumes[0].projected.sources[1].podCertificate", "mount a Secret"},
 		{`{containers: [{name: a}, {name: b, resources: {claims: [{name: d}]}}]}`, "spec.containers[1].resources.claims", "remove them"},
 		{`{initContainers: [{name: side, restartPolicy: Always, lifecycle: {postStart: {tcpSocket: {port: 1}}}}], containers: [{name: a}]}`,
 			"spec.initContainers[0].lifecycle.postStart.tcpSocket", "use exec or httpGet"},
@@ -105,7 +103,6 @@ func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 			"spec.containers[0].resources.limits[nvidia.com/gpu]", "no such resource"},
 		{`{containers: [{name: a, lifecycle: {preStop: {tcpSocket: {port: 3}}}}]}`,
 			"spec.containers[0].lifecycle.preStop.tcpSocket", "use exec or httpGet"},
-		{`{volumes: [{name: m, emptyDir: {medium: HugePages}}], containers: [{name: a}]}`, "spec.volumes[0].emptyDir.medium", "host's disk"},
 		{`{resourceClaims: [{name: x}], containers: [{name: a}]}`, "spec.resourceClaims", "remove them"},
 	} {
 		pod := parse(t, "spec: "+tc.spec)

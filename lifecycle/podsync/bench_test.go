@@ -28,6 +28,7 @@ import (
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 	"github.com/tombolo-dev/tombolo/lifecycle/termination"
+	"github.com/tombolo-dev/tombolo/lifecycle/volume"
 	"github.com/tombolo-dev/tombolo/test/fakecri"
 )
 
@@ -187,6 +188,8 @@ type fakeImages struct {
 	client *cri.Client
 	err    error
 	hang   bool
+	// missing is an image that cannot be pulled.
+	missing string
 }
 
 func (f *fakeImages) EnsureImage(ctx context.Context, _ *v1.Pod, c *v1.Container, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
@@ -196,6 +199,9 @@ func (f *fakeImages) EnsureImage(ctx context.Context, _ *v1.Pod, c *v1.Container
 	}
 	if f.err != nil {
 		return "", f.err
+	}
+	if c.Image == f.missing {
+		return "", &imageError{"ErrImagePull", c.Image + " is missing"}
 	}
 	return f.client.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: c.Image}, SandboxConfig: sandbox})
 }
@@ -209,6 +215,7 @@ func (e *imageError) Error() string         { return e.message }
 func (e *imageError) WaitingReason() string { return e.reason }
 
 type fakeVolumes struct {
+	images                   map[string]string // of the last mounts
 	prepare, mounts, refresh error
 	prepared, refreshed      int
 	anew                     bool
@@ -231,7 +238,9 @@ func (f *fakeVolumes) Refresh(context.Context, *v1.Pod) error {
 	return f.refresh
 }
 
-func (f *fakeVolumes) Mounts(_ context.Context, _ *v1.Pod, c *v1.Container, n int32, _ []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error) {
+func (f *fakeVolumes) Mounts(_ context.Context, in volume.MountInput) ([]*runtimeapi.Mount, error) {
+	c, n := in.Container, in.RestartCount
+	f.images = in.Images
 	path := "/pods/" + c.Name + "/" + strconv.Itoa(int(n))
 	return []*runtimeapi.Mount{{HostPath: path, ContainerPath: "/dev/termination-log"}}, f.mounts
 }

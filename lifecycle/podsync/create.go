@@ -17,6 +17,7 @@ import (
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/lifecycle/podenv"
 	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
+	"github.com/tombolo-dev/tombolo/lifecycle/volume"
 )
 
 // create makes the next container of the name and returns its id.
@@ -69,7 +70,9 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}
-	mounts, err := p.opts.Volumes.Mounts(ctx, p.pod, c, number, env.Env)
+	mounts, err := p.opts.Volumes.Mounts(ctx, volume.MountInput{
+		Pod: p.pod, Container: c, RestartCount: number, Env: env.Env, Images: p.images, RecursiveReadOnly: p.recursiveReadOnly(ctx, c),
+	})
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}

@@ -37,6 +37,10 @@ func (s *Syncer) ExitHookConfig(
 	if err != nil {
 		return nil, nil, err
 	}
+	p.sandbox = sandbox
+	if err := p.ensureImageVolumes(ctx, c); err != nil {
+		return nil, nil, err
+	}
 	timed, cancelTimed := context.WithTimeout(ctx, hostTimeout)
 	defer cancelTimed()
 	in, err := p.containerInput(timed, exitHookOf(c), 0, record.ImageRef)

@@ -46,6 +46,9 @@ func (p *pass) createAndStart(ctx context.Context, c *v1.Container, newest *cri.
 	if err != nil {
 		return "", p.imageFailed(ctx, c, containerType, err)
 	}
+	if err := p.ensureImageVolumes(ctx, c); err != nil {
+		return "", p.imageFailed(ctx, c, containerType, err)
+	}
 	if err := p.reachReferences(ctx, c); err != nil {
 		return "", p.failed(ctx, c, containerType, reasonConfig, err)
 	}

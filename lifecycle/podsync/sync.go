@@ -34,6 +34,8 @@ type pass struct {
 	cgroupParent string
 	// ids are those of the host that stand for the pod's; nil if they are the same.
 	ids *runtimeapi.IDMapping
+	// images are the references of the images that are mounted, by volume.
+	images map[string]string
 	// ips are the pod's addresses in that sandbox.
 	ips []string
 	// turn is the pod's part in the gate of starts; nil if it has been started before.

@@ -69,8 +69,8 @@ type Volumes interface {
 	Prepare(ctx context.Context, pod *v1.Pod, anew bool) error
 	// Refresh brings the contents of volumes up to date that were made before.
 	Refresh(ctx context.Context, pod *v1.Pod) error
-	// Mounts returns the mounts of a container with that environment, its termination message file included.
-	Mounts(ctx context.Context, pod *v1.Pod, c *v1.Container, restartCount int32, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error)
+	// Mounts returns the mounts of a container, its termination message file included.
+	Mounts(ctx context.Context, in volume.MountInput) ([]*runtimeapi.Mount, error)
 	// Devices returns the disks that a container gets.
 	Devices(pod *v1.Pod, c *v1.Container) ([]*runtimeapi.Device, error)
 }

@@ -5,6 +5,7 @@ package status
 
 import (
 	"cmp"
+	"path"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -68,7 +69,7 @@ func (g *generation) container(k kind, c *v1.Container, old *v1.ContainerStatus)
 	if k != ephemeral && newest == nil && g.removedToRestart(c, old) {
 		st := g.restarted(c, old)
 		g.setStarted(k, c, &st, old)
-		st.VolumeMounts = volumeMounts(c)
+		st.VolumeMounts = volumeMounts(c, nil)
 		return st
 	}
 	current := newest
@@ -98,7 +99,7 @@ func (g *generation) container(k kind, c *v1.Container, old *v1.ContainerStatus)
 		settle(&st)
 	}
 	g.setStarted(k, c, &st, old)
-	st.VolumeMounts = volumeMounts(c)
+	st.VolumeMounts = volumeMounts(c, newest)
 	return st
 }
 
@@ -281,13 +282,17 @@ func (g *generation) applyWaitingReason(c *v1.Container, st *v1.ContainerStatus)
 	st.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
 }
 
-func volumeMounts(c *v1.Container) []v1.VolumeMountStatus {
+// volumeMounts tells of the mounts of a container what its definition says, and what the runtime was told for its newest record.
+func volumeMounts(c *v1.Container, newest *cri.ContainerStatus) []v1.VolumeMountStatus {
 	var mounts []v1.VolumeMountStatus
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
 		st := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
+			if newest != nil && slices.Contains(newest.RecursiveReadOnly, path.Join("/", m.MountPath)) {
+				mode = v1.RecursiveReadOnlyEnabled
+			}
 			st.RecursiveReadOnly = &mode
 		}
 		mounts = append(mounts, st)

@@ -110,12 +110,12 @@ func TestClaimsBecomeWhatTheyAreBoundTo(t *testing.T) {
 			if diff := cmp.Diff([]host.Volume{tt.want}, dirs.volumes); diff != "" {
 				t.Errorf("the host is asked for (-want +got):\n%s", diff)
 			}
-			mounts, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 0, nil)
+			mounts, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: &pod.Spec.Containers[0], RestartCount: 0, Env: nil})
 			if err != nil || len(mounts) != 1 || mounts[0].GetReadonly() != tt.readOnly || mounts[0].GetContainerPath() != "/data" {
 				t.Errorf("mounts %v, %v", mounts, err)
 			}
 			pod.Spec.Containers[0].VolumeMounts[0].SubPath = "sub"
-			if _, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 0, nil); err != nil {
+			if _, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: &pod.Spec.Containers[0], RestartCount: 0, Env: nil}); err != nil {
 				t.Fatal(err)
 			}
 			path := tt.want.HostPath

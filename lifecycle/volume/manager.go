@@ -44,6 +44,7 @@ type Options struct {
 	Files   host.Volumes
 	Objects Objects
 	Claims  Claims
+	Bundles TrustBundles
 	// Plugins make PersistentVolumes ready beside those that name what exists on the host. It may be empty.
 	Plugins []Plugin
 	// NodeLabels returns the labels of the node, nil as long as they are not known.

@@ -39,7 +39,7 @@ var (
 // newManager returns a Manager on a node that can give 8 GiB.
 func newManager(dirs *fakeDirs, objects *fakeObjects) *Manager {
 	return New(Options{
-		Dirs: dirs, Files: dirs, Objects: objects, Claims: objects, Clock: clock.RealClock{}, NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "here"} },
+		Dirs: dirs, Files: dirs, Objects: objects, Claims: objects, Bundles: objects, Clock: clock.RealClock{}, NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "here"} },
 		Allocatable: func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Gi")} },
 	})
 }
@@ -204,14 +204,10 @@ func TestPrepareDoesNotBlameVolumesForALostConnection(t *testing.T) {
 }
 
 func TestPrepareRefusesVolumesItCannotMake(t *testing.T) {
-	huge := emptyDir("cache")
-	huge.EmptyDir.Medium = v1.StorageMediumHugePages
-	for _, v := range []v1.Volume{huge, {Name: "cache", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}} {
-		pod := testPod()
-		pod.Spec.Volumes[0] = v
-		if err := newManager(&fakeDirs{}, nil).Prepare(t.Context(), pod, false); !errdefs.IsNotImplemented(err) {
-			t.Errorf("got %v, want NotImplemented", err)
-		}
+	pod := testPod()
+	pod.Spec.Volumes[0] = v1.Volume{Name: "cache", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}
+	if err := newManager(&fakeDirs{}, nil).Prepare(t.Context(), pod, false); !errdefs.IsNotImplemented(err) {
+		t.Errorf("got %v, want NotImplemented", err)
 	}
 }
 
@@ -221,7 +217,7 @@ func TestMountsKeepTheirOrderAndEndWithTheTerminationLog(t *testing.T) {
 	if err := m.Prepare(t.Context(), pod, false); err != nil {
 		t.Fatal(err)
 	}
-	mounts, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 3, nil)
+	mounts, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: &pod.Spec.Containers[0], RestartCount: 3, Env: nil})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +249,7 @@ func TestMountsKeepTheirOrderAndEndWithTheTerminationLog(t *testing.T) {
 
 func TestMountsWithoutTerminationMessagePathAsksForNoFile(t *testing.T) {
 	dirs := &fakeDirs{}
-	mounts, err := newManager(dirs, nil).Mounts(t.Context(), testPod(), &v1.Container{Name: "web"}, 0, nil)
+	mounts, err := newManager(dirs, nil).Mounts(t.Context(), MountInput{Pod: testPod(), Container: &v1.Container{Name: "web"}, RestartCount: 0, Env: nil})
 	if err != nil || len(mounts) > 0 || len(dirs.calls) > 0 {
 		t.Errorf("mounts %v, error %v, calls %q", mounts, err, dirs.calls)
 	}
@@ -275,7 +271,7 @@ func TestMountsNamesWhatItCannotMount(t *testing.T) {
 			`mounting volume "cache" into container "web": mountPropagation "Sideways" is not known: invalid argument`,
 		},
 	} {
-		_, err := m.Mounts(t.Context(), pod, &v1.Container{Name: "web", VolumeMounts: []v1.VolumeMount{tc.mount}}, 0, nil)
+		_, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: &v1.Container{Name: "web", VolumeMounts: []v1.VolumeMount{tc.mount}}, RestartCount: 0, Env: nil})
 		if err == nil || err.Error() != tc.want {
 			t.Errorf("got  %v\nwant %s", err, tc.want)
 		}
@@ -296,7 +292,7 @@ func TestCleanupRemovesTheDirectoryButNotTheLogs(t *testing.T) {
 	if diff := cmp.Diff([]string{"remove u logs=false"}, dirs.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if _, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 0, nil); err == nil {
+	if _, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: &pod.Spec.Containers[0], RestartCount: 0, Env: nil}); err == nil {
 		t.Error("volumes that were removed can still be mounted")
 	}
 }

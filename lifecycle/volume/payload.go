@@ -114,6 +114,8 @@ func (c *collector) projected(ctx context.Context, sources []v1.VolumeProjection
 			err = c.downward(source.DownwardAPI.Items)
 		case source.ServiceAccountToken != nil:
 			err = c.token(ctx, source.ServiceAccountToken)
+		case source.ClusterTrustBundle != nil:
+			err = c.trust(ctx, source.ClusterTrustBundle)
 		default:
 			err = fmt.Errorf("projections of this kind are not supported: %w", errdefs.ErrNotImplemented)
 		}
@@ -203,16 +205,23 @@ func (c *collector) token(ctx context.Context, source *v1.ServiceAccountTokenPro
 	if err != nil {
 		return err
 	}
-	user, mode := soleUser(c.pod), c.mode
+	sole := soleUser(c.pod)
 	if c.user != nil {
-		user = c.user
+		sole = c.user
 	}
-	if source.User != nil {
-		user = source.User
+	user, mode := c.reader(source.User, sole)
+	c.add(source.Path, []byte(token), &mode, user)
+	return nil
+}
+
+// reader returns who owns a file with what only the pod shall read, and its mode: if it is known who reads it, nobody else can.
+func (c *collector) reader(own, usual *int64) (user *int64, mode int32) {
+	user, mode = usual, c.mode
+	if own != nil {
+		user = own
 	}
 	if user != nil || fsGroup(c.pod) != nil {
 		mode = privateMode
 	}
-	c.add(source.Path, []byte(token), &mode, user)
-	return nil
+	return user, mode
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ type fakeObjects struct {
 	secrets    map[string]*v1.Secret
 	claims     map[string]*v1.PersistentVolumeClaim
 	persistent map[string]*v1.PersistentVolume
+	bundles    []*certificatesv1.ClusterTrustBundle
 	token      string
 	err        error
 }
@@ -326,7 +328,7 @@ func TestRefreshKeepsWhatItCannotBringUpToDate(t *testing.T) {
 	if err := m.Prepare(t.Context(), pod, false); err != nil {
 		t.Errorf("a container cannot start again: %v", err)
 	}
-	if mounts, err := m.Mounts(t.Context(), pod, &pod.Spec.Containers[0], 0, nil); err != nil || !mounts[0].GetReadonly() {
+	if mounts, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: &pod.Spec.Containers[0], RestartCount: 0, Env: nil}); err != nil || !mounts[0].GetReadonly() {
 		t.Errorf("mounts %v, %v", mounts, err)
 	}
 }

@@ -37,7 +37,7 @@ func (m *Manager) newSetUp(pod *v1.Pod, before state) *setUp {
 func (s *setUp) run(ctx context.Context, wanted func(*v1.Volume) bool) error {
 	for i := range s.pod.Spec.Volumes {
 		v := &s.pod.Spec.Volumes[i]
-		if mounted, mapped := usesOf(&s.pod.Spec, v.Name); !mounted && !mapped || !wanted(v) {
+		if mounted, mapped := usesOf(&s.pod.Spec, v.Name); !mounted && !mapped || v.Image != nil || !wanted(v) {
 			continue
 		}
 		err := s.one(ctx, v)
@@ -87,7 +87,11 @@ func (s *setUp) directory(v *v1.Volume) (host.Volume, error) {
 		case v1.StorageMediumMemory:
 			out.Memory, out.SizeBytes = true, memorySize(s.pod, v.EmptyDir.SizeLimit, s.opts.Allocatable())
 		default:
-			return out, fmt.Errorf("emptyDir medium %q is not supported: %w", v.EmptyDir.Medium, errdefs.ErrNotImplemented)
+			size, err := pageSize(s.pod, v.EmptyDir.Medium)
+			if err != nil {
+				return out, err
+			}
+			out.HugePageBytes, out.SizeBytes = size, quantity(v.EmptyDir.SizeLimit)
 		}
 	case v.HostPath != nil:
 		out.HostPath = v.HostPath.Path

@@ -50,7 +50,7 @@ func TestMountsAskTheHostForParts(t *testing.T) {
 	if err := m.Prepare(t.Context(), pod, false); err != nil {
 		t.Fatal(err)
 	}
-	mounts, err := m.Mounts(t.Context(), pod, c, 0, nil)
+	mounts, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: c, RestartCount: 0, Env: nil})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,12 +66,12 @@ func TestMountsAskTheHostForParts(t *testing.T) {
 		t.Errorf("mounted %s", got)
 	}
 	dirs.fail = map[string]error{"part b/c": errors.New("/data/b: it is outside")}
-	if _, err = m.Mounts(t.Context(), pod, c, 0, nil); err == nil || strings.Contains(err.Error(), "/data") ||
+	if _, err = m.Mounts(t.Context(), MountInput{Pod: pod, Container: c, RestartCount: 0, Env: nil}); err == nil || strings.Contains(err.Error(), "/data") ||
 		err.Error() != `failed to prepare subPath for volumeMount "h" of container "web"` {
 		t.Errorf("got %v", err)
 	}
 	dirs.fail = map[string]error{"part b/c": errdefs.ErrUnavailable}
-	if _, err = m.Mounts(t.Context(), pod, c, 0, nil); !errdefs.IsUnavailable(err) {
+	if _, err = m.Mounts(t.Context(), MountInput{Pod: pod, Container: c, RestartCount: 0, Env: nil}); !errdefs.IsUnavailable(err) {
 		t.Errorf("got %v, want Unavailable", err)
 	}
 }

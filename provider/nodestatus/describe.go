@@ -181,7 +181,9 @@ func runtimeHandlers(s *machine.State) []v1.NodeRuntimeHandler {
 	for _, h := range s.Runtime.GetRuntimeHandlers() {
 		handler := v1.NodeRuntimeHandler{Name: h.GetName()}
 		if f := h.GetFeatures(); f != nil {
-			handler.Features = &v1.NodeRuntimeHandlerFeatures{UserNamespaces: new(f.GetUserNamespaces())}
+			handler.Features = &v1.NodeRuntimeHandlerFeatures{
+				RecursiveReadOnlyMounts: new(f.GetRecursiveReadOnlyMounts()), UserNamespaces: new(f.GetUserNamespaces()),
+			}
 		}
 		out = append(out, handler)
 	}

@@ -3,7 +3,8 @@
 
 // Package objects reads what the pods of a node refer to: ConfigMaps, Secrets, Services and tokens of service accounts. It
 // asks for no more than the Node authorizer gives a node: each ConfigMap and each Secret is listed and watched by its own
-// name, from the first read for a pod until the last pod that read it is forgotten; tokens are bound to their pod.
+// name, from the first read for a pod until the last pod that read it is forgotten; tokens are bound to their pod. Services and
+// ClusterTrustBundles are public and read as a whole, the latter only once a pod wants one.
 //
 // What was read is kept, so that pods start and volumes stay whole while the API is away. That an object does not exist is
 // said only if the API said so; a list that failed says nothing.

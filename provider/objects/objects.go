@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -42,6 +44,7 @@ type Objects struct {
 	configMaps *watches[*v1.ConfigMap]
 	secrets    *watches[*v1.Secret]
 	services   *services
+	bundles    *bundles
 	tokens     *tokens
 }
 
@@ -58,6 +61,7 @@ func New(o Options) *Objects {
 		configMaps: newWatches(o, configMapsOf(o.Client), metrics),
 		secrets:    newWatches(o, secretsOf(o.Client), metrics),
 		services:   newServices(o),
+		bundles:    newBundles(o),
 		tokens:     newTokens(o, metrics),
 	}
 }
@@ -66,7 +70,7 @@ func New(o Options) *Objects {
 func (o *Objects) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	for _, run := range []func(context.Context){o.configMaps.run, o.secrets.run, o.services.run, o.tokens.run} {
+	for _, run := range []func(context.Context){o.configMaps.run, o.secrets.run, o.services.run, o.bundles.run, o.tokens.run} {
 		parts.Go(func() { run(ctx) })
 	}
 }
@@ -95,10 +99,21 @@ func (o *Objects) Token(ctx context.Context, pod *v1.Pod, audience string, expir
 	return o.tokens.get(ctx, pod, audience, expirationSeconds)
 }
 
+// TrustBundle returns a ClusterTrustBundle, in the way of ConfigMap.
+func (o *Objects) TrustBundle(ctx context.Context, pod *v1.Pod, name string) (*certificatesv1.ClusterTrustBundle, error) {
+	return o.bundles.named(ctx, pod, name)
+}
+
+// TrustBundles returns the ClusterTrustBundles of a signer that have the labels, sorted by name; none is no error.
+func (o *Objects) TrustBundles(ctx context.Context, pod *v1.Pod, signer string, wanted labels.Selector) ([]*certificatesv1.ClusterTrustBundle, error) {
+	return o.bundles.signedBy(ctx, pod, signer, wanted)
+}
+
 // Forget drops what is kept for a pod that has ended. Nothing is read for it any more.
 func (o *Objects) Forget(uid types.UID) {
 	o.configMaps.forget(uid)
 	o.secrets.forget(uid)
+	o.bundles.forget(uid)
 	o.tokens.forget(uid)
 }
 

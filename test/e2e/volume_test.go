@@ -4,7 +4,9 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -208,4 +211,104 @@ func TestPartsOfVolumesAreMounted(t *testing.T) {
 		k.remove(p)
 		k.awaitGone(p, usual)
 	}
+}
+
+// TestImagesAreMounted mounts an image as a volume, whole and in part, and has one that does not exist.
+func TestImagesAreMounted(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	tools := v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: images.Agnhost, PullPolicy: v1.PullIfNotPresent}}
+	k.awaitPodReady(k.create(k.pod("tools", `
+		test -x /tools/agnhost && echo whole > /marks/whole; ls /part > /marks/part
+		touch /tools/new 2> /marks/write; exec sleep 1d`,
+		volumes(map[string]v1.VolumeSource{"tools": tools}), func(p *v1.Pod) {
+			c := &p.Spec.Containers[0]
+			c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: "tools", MountPath: "/part", SubPath: "etc"})
+		})))
+	k.saw("whole", "whole", usual)
+	k.saw("part", "passwd", usual)
+	k.saw("write", "Read-only file system", usual)
+
+	none := v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "registry.invalid/none:1", PullPolicy: v1.PullNever}}
+	pod := k.create(k.pod("none", "exec sleep 1d", volumes(map[string]v1.VolumeSource{"tools": none})))
+	k.awaitEvent(pod, "Failed", "Error: ErrImageNeverPull")
+	k.awaitEvent(pod, "ErrImageNeverPull", `Container image "registry.invalid/none:1" is not present with pull policy of Never`)
+}
+
+// TestMountsBelowAReadOnlyMountAreReadOnlyIfThatIsAskedFor has a mount of the host below what a pod mounts.
+func TestMountsBelowAReadOnlyMountAreReadOnlyIfThatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	outer, inner := k.mark("outer"), k.mark("outer/inner")
+	must(t, os.MkdirAll(inner, 0o777))
+	_, err := k.host.Exec(t.Context(), "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", inner)
+	must(t, err)
+	t.Cleanup(func() { _, _ = k.host.Exec(context.WithoutCancel(t.Context()), "umount", "-l", inner) })
+	mount := func(name string, mode v1.RecursiveReadOnlyMode) v1.VolumeMount {
+		return v1.VolumeMount{Name: "outer", MountPath: "/" + name, ReadOnly: true, RecursiveReadOnly: &mode}
+	}
+	pod := k.awaitPodReady(k.create(k.pod("reader", `
+		for way in disabled possible enabled; do
+			touch /$way/file 2> /dev/null && echo $way outer; touch /$way/inner/file 2> /dev/null && echo $way inner
+		done > /marks/written; echo all >> /marks/written; exec sleep 1d`, func(p *v1.Pod) {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "outer", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: outer}}})
+		c := &p.Spec.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, mount("disabled", v1.RecursiveReadOnlyDisabled), mount("possible", v1.RecursiveReadOnlyIfPossible),
+			mount("enabled", v1.RecursiveReadOnlyEnabled))
+	})))
+	k.saw("written", "all", usual)
+	written, err := os.ReadFile(k.mark("written"))
+	must(t, err)
+	if string(written) != "disabled inner\nall\n" {
+		t.Errorf("the pod could write to %q, want what is below the mount that is not recursive", written)
+	}
+	modes := map[string]v1.RecursiveReadOnlyMode{}
+	for _, m := range pod.Status.ContainerStatuses[0].VolumeMounts {
+		if m.RecursiveReadOnly != nil {
+			modes[m.MountPath] = *m.RecursiveReadOnly
+		}
+	}
+	want := map[string]v1.RecursiveReadOnlyMode{
+		"/disabled": v1.RecursiveReadOnlyDisabled, "/possible": v1.RecursiveReadOnlyEnabled, "/enabled": v1.RecursiveReadOnlyEnabled,
+	}
+	if !maps.Equal(modes, want) {
+		t.Errorf("the status says %v, want %v", modes, want)
+	}
+}
+
+// TestHugePagesThatTheHostLacksAreNamed has a pod that wants what no host of the tests has.
+func TestHugePagesThatTheHostLacksAreNamed(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	huge := v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}
+	k.awaitEvent(k.create(k.pod("huge", "exec sleep 1d", volumes(map[string]v1.VolumeSource{"huge": huge}))), "FailedMount",
+		`MountVolume.SetUp failed for volume "huge" : medium HugePages-2Mi: hugePages storage requested, but there is no resource request for huge pages`)
+}
+
+// TestTrustBundlesAreShownAndFollowed has a pod with the certificates of a ClusterTrustBundle, which changes.
+func TestTrustBundlesAreShownAndFollowed(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	ca, err := os.ReadFile(k.env.cluster.CAFile())
+	must(t, err)
+	link, err := os.ReadFile(k.linkFile("ca.crt"))
+	must(t, err)
+	api := k.client().CertificatesV1().ClusterTrustBundles()
+	bundle, err := api.Create(t.Context(), &certificatesv1.ClusterTrustBundle{
+		ObjectMeta: metav1.ObjectMeta{Name: k.namespace}, Spec: certificatesv1.ClusterTrustBundleSpec{TrustBundle: string(ca)}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { _ = api.Delete(context.WithoutCancel(t.Context()), bundle.Name, metav1.DeleteOptions{}) })
+	sources := []v1.VolumeProjection{
+		{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{Name: &bundle.Name, Path: "named"}},
+		{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{SignerName: ptr.To("example.com/none"), LabelSelector: &metav1.LabelSelector{}, Optional: ptr.To(true), Path: "none"}},
+	}
+	k.awaitPodReady(k.create(k.pod("trusting", `wc -c < /trust/none > /marks/none
+		while :; do grep -c BEGIN /trust/named > /marks/.count; mv /marks/.count /marks/count; sleep 0.2; done`,
+		volumes(map[string]v1.VolumeSource{"trust": {Projected: &v1.ProjectedVolumeSource{Sources: sources}}}))))
+	k.saw("count", "1", usual)
+	k.saw("none", "0", usual)
+	bundle.Spec.TrustBundle += string(link)
+	_, err = api.Update(t.Context(), bundle, metav1.UpdateOptions{})
+	must(t, err)
+	k.saw("count", "2", refreshed)
 }

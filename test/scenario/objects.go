@@ -8,7 +8,9 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/lifecycle"
@@ -48,4 +50,14 @@ func (Objects) Claim(_ context.Context, _ *v1.Pod, name string) (*v1.PersistentV
 // PersistentVolume finds no volume.
 func (Objects) PersistentVolume(_ context.Context, _ *v1.Pod, name string) (*v1.PersistentVolume, error) {
 	return nil, fmt.Errorf("persistentvolumes %q %w", name, errdefs.ErrNotFound)
+}
+
+// TrustBundle finds no bundle.
+func (Objects) TrustBundle(_ context.Context, _ *v1.Pod, name string) (*certificatesv1.ClusterTrustBundle, error) {
+	return nil, fmt.Errorf("clustertrustbundle %q %w", name, errdefs.ErrNotFound)
+}
+
+// TrustBundles finds no bundles.
+func (Objects) TrustBundles(context.Context, *v1.Pod, string, labels.Selector) ([]*certificatesv1.ClusterTrustBundle, error) {
+	return nil, nil
 }
