@@ -69,6 +69,8 @@ func (c *Cluster) startEtcd(ctx context.Context) (url string, err error) {
 		"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL, "--initial-cluster=testbed="+peerURL,
 		// Nothing here has to survive the machine.
 		"--unsafe-no-fsync",
+		// Tests that write much come to its default before old versions are dropped.
+		"--quota-backend-bytes=8589934592",
 	))
 	if err != nil {
 		return "", err
