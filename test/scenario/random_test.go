@@ -16,7 +16,7 @@ import (
 
 // How many histories are played if SCENARIO_RUNS does not say it.
 const (
-	usualRuns = 1_000
+	usualRuns = 10_000
 	shortRuns = 100
 )
 
