@@ -42,21 +42,25 @@ func (e *Engine) fits() resize.Fits {
 			now.ActivePods[i] = allocated(other)
 		}
 		before := allocated(pod)
-		if e.swapChanges(pod, before) {
+		if swapChanges(e.swap(), pod, before) {
 			return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported."
 		}
 		return admission.CheckResize(pod, before, now)
 	}
 }
 
-// swapChanges says whether a change of memory would change what a container that goes on running may use of swap, which the
-// kubelet does not do either.
-func (e *Engine) swapChanges(pod, allocated *v1.Pod) bool {
+// swap is what containers may use of the machine's swap, nothing before it is known.
+func (e *Engine) swap() cri.Swap {
 	facts := e.opts.Machine.Facts()
 	if facts == nil || facts.CgroupVersion != 2 {
-		return false
+		return cri.Swap{}
 	}
-	swap := cri.Swap{Control: facts.SwapControl, Limited: e.opts.LimitedSwap}
+	return cri.Swap{Bytes: facts.SwapBytes, Control: facts.SwapControl, Limited: e.opts.LimitedSwap}
+}
+
+// swapChanges says whether a change of memory would change what a container that goes on running may use of swap, which the
+// kubelet does not do either.
+func swapChanges(swap cri.Swap, pod, allocated *v1.Pod) bool {
 	before := map[string]*v1.Container{}
 	for _, c := range podrules.Containers(allocated) {
 		before[c.Name] = c

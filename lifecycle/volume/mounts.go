@@ -52,7 +52,7 @@ func (m *Manager) Mounts(ctx context.Context, in MountInput) ([]*runtimeapi.Moun
 	if err != nil {
 		return nil, fmt.Errorf("making the termination message file of container %q: %w", container.Name, err)
 	}
-	return append(mounts, &runtimeapi.Mount{HostPath: file, ContainerPath: absolute(container.TerminationMessagePath)}), nil
+	return append(mounts, &runtimeapi.Mount{HostPath: file, ContainerPath: absolute(container.TerminationMessagePath), SelinuxRelabel: true}), nil
 }
 
 // mount returns one mount of a container.
@@ -80,6 +80,7 @@ func (m *Manager) mount(ctx context.Context, in MountInput, i int, places map[st
 	out := &runtimeapi.Mount{
 		HostPath: volumeAt.path, ContainerPath: absolute(mount.MountPath), Propagation: propagation,
 		Readonly: mount.ReadOnly || volumeAt.readOnly || isImage, RecursiveReadOnly: recursive,
+		SelinuxRelabel: kindOf(volume) != "" && !mountedBefore(container, i), // what is the host's own keeps its labels
 	}
 	switch {
 	case isImage:
@@ -89,6 +90,11 @@ func (m *Manager) mount(ctx context.Context, in MountInput, i int, places map[st
 		out.HostPath, err = m.part(ctx, pod.UID, volume, host.SubPath{HostPath: volumeAt.path, Path: part, Container: container.Name, Mount: i})
 	}
 	return out, err
+}
+
+// mountedBefore says whether an earlier mount of the container is of the same volume.
+func mountedBefore(container *v1.Container, i int) bool {
+	return slices.ContainsFunc(container.VolumeMounts[:i], func(m v1.VolumeMount) bool { return m.Name == container.VolumeMounts[i].Name })
 }
 
 // recursiveReadOnly says whether what is mounted below a mount shall be read-only, too. Messages are the kubelet's.

@@ -1,0 +1,36 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestVolumesOfThePodAreLabelled, each once, and nothing that is the host's.
+func TestVolumesOfThePodAreLabelled(t *testing.T) {
+	m := newManager(&fakeDirs{}, nil)
+	pod := testPod()
+	if err := m.Prepare(t.Context(), pod, false); err != nil {
+		t.Fatal(err)
+	}
+	c := pod.Spec.Containers[0].DeepCopy()
+	c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: "cache", MountPath: "/again"})
+	mounts, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, mount := range mounts {
+		got[mount.GetContainerPath()] = mount.GetSelinuxRelabel()
+	}
+	want := map[string]bool{
+		"/run/x.sock": false, "/etc/app": false, "/shared": false, "/var/cache": true, "/again": false, "/dev/termination-log": true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("labelled, by path (-want +got):\n%s", diff)
+	}
+}
