@@ -51,7 +51,8 @@ touch /disk/x /memory/x /marks/$HOSTNAME
 echo written > /dev/termination-log
 { cat /tide/table; echo; stat -c %u:%g /disk/x /memory/x /marks/$HOSTNAME /tide/table; } > /marks/seen-$HOSTNAME
 mv /marks/seen-$HOSTNAME /marks/done-$HOSTNAME
-exec sleep 1d`
+trap "exit 0" TERM
+while :; do sleep 0.2; done`
 	a, b := k.create(k.pod("a", script, own)), k.create(k.pod("b", script, own))
 	maps := map[string]string{}
 	for _, pod := range []*v1.Pod{a, b} {
@@ -83,7 +84,7 @@ exec sleep 1d`
 	must(t, s.startHost())
 	s.restartNode(t)
 	must(t, s.awaitReady(t.Context()))
-	k.kubectl("exec", "a", "--", "sh", "-c", "kill 1 || true; kill -9 -1 || true")
+	k.kubectl("exec", "a", "--", "kill", "1")
 	k.await(a, usual, "was restarted", func(p *v1.Pod) error {
 		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount == 0 {
 			return errNotYet
