@@ -84,7 +84,10 @@ while :; do sleep 0.2; done`
 	must(t, s.startHost())
 	s.restartNode(t)
 	must(t, s.awaitReady(t.Context()))
-	k.kubectl("exec", "a", "--", "kill", "1")
+	eventually(t, usual, "the program of pod a is told to end", func() error { // what the API says of the node may be of before
+		_, err := k.tryKubectl(nil, "exec", "a", "--", "kill", "1")
+		return err
+	})
 	k.await(a, usual, "was restarted", func(p *v1.Pod) error {
 		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount == 0 {
 			return errNotYet
