@@ -46,9 +46,14 @@ unit: ## Unit tests with the race detector (PKG=./cri/... ARGS='-run Stop')
 
 .PHONY: fuzz
 fuzz: ## Fuzz what reads foreign bytes: paths, references, docker configurations, logs (FUZZTIME=1m FUZZ=./host/...)
-	@for package in $$(go list -f '{{if .TestGoFiles}}{{.Dir}}{{end}}' $(FUZZ)); do \
-		for target in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$package/*_test.go | cut -c6-); do \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+	@work="$$(mktemp -d)"; trap 'rm -rf "$$work"' EXIT; \
+	for dir in $$(go list -f '{{if .TestGoFiles}}{{.Dir}}{{end}}' $(FUZZ)); do \
+		targets="$$(grep -ho '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go | cut -c6- || true)"; \
+		[[ -n "$$targets" ]] || continue; \
+		go test -c -fuzz Fuzz -o "$$work/fuzz.test" "$$dir"; \
+		for target in $$targets; do \
+			echo "$$target in $$dir"; \
+			(cd "$$dir" && "$$work/fuzz.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$work/cache"); \
 		done; \
 	done
 
