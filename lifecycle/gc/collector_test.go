@@ -189,6 +189,11 @@ func TestSweepRemovesOnlyWhatMayGo(t *testing.T) {
 			want:    []string{"logs /logs/k-web-0", "remove k-web-0"},
 		},
 		{
+			name: "the newest dead record stays beside one that is being started", dirs: "k",
+			objects: []string{"k/0/ready", "k/web/0/exited", "k/web/1/exited", "k/web/2/created"},
+			want:    []string{"logs /logs/k-web-0", "remove k-web-0"},
+		},
+		{
 			name: "a record in unknown state is stopped first", dirs: "k",
 			objects: []string{"k/0/ready", "k/web/0/unknown", "k/web/1/exited"},
 			want:    []string{"stop k-web-0 2s", "logs /logs/k-web-0", "remove k-web-0"},

@@ -88,13 +88,17 @@ func (p *plan) planContainers(containers []*runtimeapi.Container) {
 			cmp.Compare(b.GetId(), a.GetId()),
 		)
 	})
-	kept := map[string]bool{}
+	seen, kept := map[string]bool{}, map[string]bool{}
 	for _, c := range containers {
 		name := c.GetMetadata().GetName()
+		newest, created := !seen[name], c.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED
+		seen[name] = true
 		switch {
 		case c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING:
 			p.remains = true
-		case !p.everything && !p.spent && !kept[name]:
+		case !p.everything && !p.spent && created && newest:
+			p.remains = true // it may be being started: the one that ended before it has the log of the previous run
+		case !p.everything && !p.spent && !created && !kept[name]:
 			kept[name], p.remains = true, true
 		default:
 			p.containers = append(p.containers, deadContainer{
