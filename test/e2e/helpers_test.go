@@ -134,6 +134,17 @@ func (k *tester) awaitMark(name string) {
 	})
 }
 
+// awaitLines waits until a mark has so many lines: a container runs a moment before its program does anything.
+func (k *tester) awaitLines(name string, n int) {
+	k.Helper()
+	eventually(k.T, usual, fmt.Sprintf("%d lines of the mark %s", n, name), func() error {
+		if got := k.lines(name); got < n {
+			return fmt.Errorf("there are %d", got)
+		}
+		return nil
+	})
+}
+
 // lines counts the lines of a mark.
 func (k *tester) lines(name string) int {
 	data, err := os.ReadFile(k.mark(name))

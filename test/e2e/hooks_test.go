@@ -160,7 +160,7 @@ func TestContainerThatEndsDuringItsPreStopHookIsNotWaitedFor(t *testing.T) {
 func TestPodThatRanTooLongFailsWhenItsContainersAreGone(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
-	const deadline = 15 * time.Second // counts from before the sandbox is made
+	const deadline = 30 * time.Second // counts from before the sandbox is made
 	pod := k.create(k.pod("overdue", `trap "touch /marks/term" TERM; while :; do sleep 0.1; done`, grace(10), func(p *v1.Pod) {
 		p.Spec.ActiveDeadlineSeconds = new(int64(deadline.Seconds()))
 	}))

@@ -250,7 +250,7 @@ func TestHangingPullDelaysNoOtherPodAndEndsWithItsPod(t *testing.T) {
 	begin := time.Now()
 	k.remove(hung)
 	k.awaitGone(hung, usual)
-	if took := time.Since(begin); took > teardown {
+	if took := time.Since(begin); took > usual/2 { // the pull would hang for ever
 		t.Errorf("deleting a pod that pulls took %v", took)
 	}
 	k.awaitCollected(hung)

@@ -65,6 +65,13 @@ func TestLogsOfThePreviousContainer(t *testing.T) {
 		}
 		return errNotYet
 	})
+	k.awaitLines("starts", 2)
+	eventually(t, usual, "what the second run says", func() error {
+		if k.kubectl("logs", "again") == "" {
+			return errNotYet
+		}
+		return nil
+	})
 	if got := k.kubectl("logs", "again", "--previous"); got != "start 1\n" {
 		t.Errorf("--previous: %q", got)
 	}

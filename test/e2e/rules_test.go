@@ -48,6 +48,7 @@ func TestRestartRuleForAllContainersBeginsThePodAnew(t *testing.T) {
 		return runsAgain(1)(p)
 	})
 	for _, name := range []string{"init", "main", "other"} {
+		k.awaitLines(name, 2)
 		if n := k.lines(name); n != 2 {
 			t.Errorf("%s started %d times", name, n)
 		}

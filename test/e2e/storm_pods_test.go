@@ -73,6 +73,7 @@ func patient(handler v1.ProbeHandler) *v1.Probe {
 func (k *tester) requireOnce(name string, pod *v1.Pod, parts ...string) {
 	k.Helper()
 	for _, part := range parts {
+		k.awaitLines(name+"-"+part, 1)
 		if n := k.lines(name + "-" + part); n != 1 {
 			k.Errorf("%s of pod %s ran %d times", part, name, n)
 		}

@@ -124,6 +124,7 @@ func killedNodeCatchesUp(k *tester) {
 		k.Errorf("the hook of the pod that was deleted meanwhile ran %d times", n)
 	}
 	started := k.awaitPodReady(starting)
+	k.awaitLines("main", 1)
 	if init, main := k.lines("init"), k.lines("main"); init != 1 || main != 1 {
 		k.Errorf("the init container ran %d times and the main container %d times, want once", init, main)
 	}
@@ -162,6 +163,7 @@ func nodeKilledWhilePodsStart(k *tester) {
 			k.Errorf("killed %d ms after the creation: %d restarts are told", i*350, n)
 		}
 		for _, c := range []string{"-init", "-main"} {
+			k.awaitLines(name+c, 1)
 			if n := k.lines(name + c); n != 1 {
 				k.Errorf("killed %d ms after the creation: container %s started %d times", i*350, c[1:], n)
 			}
