@@ -132,8 +132,8 @@ type Engine struct {
 	confirming map[types.UID]struct{}
 	loopSeen   time.Time
 
-	// collecting holds a token for each orphan that is being collected.
-	collecting chan struct{}
+	// collecting holds a token for each orphan that is being collected, asking one for each of which the API is asked.
+	collecting, asking chan struct{}
 }
 
 // New assembles an engine. It does nothing until Run.
@@ -149,6 +149,7 @@ func New(o Options) (*Engine, error) {
 		messages: newMessages(o.Host), shown: shown{last: map[types.UID]*cri.PodStatus{}}, refresh: newRefreshes(), metrics: newMetrics(o.Registerer),
 		desired: map[types.UID]*v1.Pod{}, rejected: map[types.UID]struct{}{}, seen: map[types.UID]struct{}{},
 		confirming: map[types.UID]struct{}{}, collecting: make(chan struct{}, collectParallel),
+		asking: make(chan struct{}, collectParallel),
 	}
 	e.assemble()
 	return e, nil
@@ -200,7 +201,7 @@ func (e *Engine) assemble() {
 		ClockOffset: o.Machine.ClockOffset, Logger: part(o.Logger, "exithook"), Registerer: o.Registerer,
 	})
 	e.gc = gc.New(gc.Options{
-		Runtime: o.Runtime, Logs: o.Host, Dirs: o.Host, Pods: e.removable, Spent: e.wasEvicted, Recorder: o.Recorder, Clock: o.Clock,
+		Runtime: o.Runtime, Logs: o.Host, Dirs: o.Host, Pods: e.removable, Spent: e.spent, Recorder: o.Recorder, Clock: o.Clock,
 		Node: &v1.ObjectReference{Kind: "Node", Name: o.Identity.Node}, Logger: part(o.Logger, "gc"),
 	})
 	e.evict = evict.New(evict.Options{

@@ -82,6 +82,11 @@ func (e *Engine) wasEvicted(uid types.UID) bool {
 	return ok && pod.Status.Phase == v1.PodFailed && pod.Status.Reason == evict.Reason
 }
 
+// spent says whether nothing of an evicted pod runs any more and it is known how its containers ended.
+func (e *Engine) spent(uid types.UID) bool {
+	return e.wasEvicted(uid) && !e.workers.CouldHaveRunningContainers(uid)
+}
+
 // freeEvicted removes the containers of an evicted pod that has ended: their layers and logs are what it was evicted for. What
 // cannot be removed now is garbage like any other.
 func (e *Engine) freeEvicted(ctx context.Context, pod *v1.Pod) {

@@ -110,7 +110,7 @@ func (e *Engine) orphan(ctx context.Context, wg *sync.WaitGroup, p pleg.PodRecor
 		switch {
 		case !p.Running && e.hasSeen(p.UID):
 			e.collect(ctx, p.UID)
-		case !e.confirmGone(ctx, p):
+		case !e.askedAndGone(ctx, p):
 		case p.Running:
 			e.killOrphan(p)
 		default:
@@ -118,6 +118,17 @@ func (e *Engine) orphan(ctx context.Context, wg *sync.WaitGroup, p pleg.PodRecor
 			e.collect(ctx, p.UID)
 		}
 	})
+}
+
+// askedAndGone asks for a few pods at a time, however many there are.
+func (e *Engine) askedAndGone(ctx context.Context, p pleg.PodRecord) bool {
+	select {
+	case e.asking <- struct{}{}:
+		defer func() { <-e.asking }()
+		return e.confirmGone(ctx, p)
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // confirmGone says whether the API itself has no pod of this UID.
@@ -203,7 +214,7 @@ func (e *Engine) forget(pods []pleg.PodRecord, desired map[types.UID]struct{}) {
 func (e *Engine) removable(uid types.UID) (removable, known bool) {
 	_, desired := e.pod(uid)
 	known = desired || e.workers.Known(uid)
-	if !e.sourceSynced() || !known && !e.hasSeen(uid) && e.inRuntime(uid) {
+	if !e.sourceSynced() || !known && !e.hasSeen(uid) && e.mayBeInRuntime(uid) {
 		return false, known
 	}
 	return e.workers.ContentRemovable(uid, desired), known
@@ -214,6 +225,12 @@ func (e *Engine) sourceSynced() bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.synced
+}
+
+// mayBeInRuntime says whether the runtime has something of the pod, or whether that is not known yet.
+func (e *Engine) mayBeInRuntime(uid types.UID) bool {
+	_, _, observed := e.pleg.Observation()
+	return !observed || e.inRuntime(uid)
 }
 
 func (e *Engine) hasSeen(uid types.UID) bool {

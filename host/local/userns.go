@@ -48,22 +48,16 @@ func (h *Host) EnsureIDRange(ctx context.Context, uid types.UID) (host.IDRange, 
 	defer h.lockPod(uid)()
 	h.idRanges.Lock()
 	defer h.idRanges.Unlock()
-	pods, err := h.ListPods(ctx)
+	ids, err := h.readIDRange(uid)
+	switch {
+	case err == nil:
+		return ids, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return host.IDRange{}, fmt.Errorf("reading which user ids pod %s has: %w", uid, err)
+	}
+	taken, err := h.takenIDs(ctx)
 	if err != nil {
 		return host.IDRange{}, err
-	}
-	taken := map[uint32]bool{}
-	for _, other := range pods {
-		ids, err := h.readIDRange(other)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil: // whatever range it has could be given away
-			return host.IDRange{}, fmt.Errorf("reading which user ids pod %s has: %w", other, err)
-		case other == uid:
-			return ids, nil
-		default:
-			taken[ids.First] = true
-		}
 	}
 	all, err := h.podIDs()
 	if err != nil {
@@ -80,6 +74,26 @@ func (h *Host) EnsureIDRange(ctx context.Context, uid types.UID) (host.IDRange, 
 		return ids, nil
 	}
 	return host.IDRange{}, fmt.Errorf("all %d ranges of user ids are in use by pods: %w", all.Length/host.IDsPerPod, errdefs.ErrResourceExhausted)
+}
+
+// takenIDs are the first ids of the ranges that pods have.
+func (h *Host) takenIDs(ctx context.Context) (map[uint32]bool, error) {
+	pods, err := h.ListPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[uint32]bool{}
+	for _, uid := range pods {
+		ids, err := h.readIDRange(uid)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil: // whatever range it has could be given away
+			return nil, fmt.Errorf("reading which user ids pod %s has: %w", uid, err)
+		default:
+			taken[ids.First] = true
+		}
+	}
+	return taken, nil
 }
 
 func idRangePath(uid types.UID) string { return filepath.Join(podDir(uid), idRangeFile) }

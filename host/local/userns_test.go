@@ -145,7 +145,11 @@ func TestIDRangesEnd(t *testing.T) {
 func TestRecordOfIDsThatCannotBeReadGivesNothingAway(t *testing.T) {
 	h, _ := newTestHost(t, func(o *Options) { o.SystemRoot = t.TempDir() })
 	ids(t, h, "a")
+	kept := ids(t, h, "c")
 	put(t, filepath.Join(h.rootDir, "pods", "a", "userns"), "{")
+	if got := ids(t, h, "c"); got != kept {
+		t.Errorf("a pod that has a range has %v beside it, had %v", got, kept)
+	}
 	for _, uid := range []types.UID{"a", "b"} {
 		if got, err := h.EnsureIDRange(t.Context(), uid); err == nil || !strings.Contains(err.Error(), "pod a") {
 			t.Errorf("%s: %v, %v; want an error that names the pod", uid, got, err)

@@ -57,7 +57,7 @@ func (p *Policy) Container(cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.
 // Volume judges a volume that is to be made ready.
 func (p *Policy) Volume(v host.Volume) error {
 	if v.Local != nil && v.Local.Block {
-		return nil // it is judged as a device of a container
+		return refusal(p.device(v.Local.Path)) // and again as a device of a container
 	}
 	if v.Local != nil {
 		return refusal(p.path(v.Local.Path, v.Local.FSGroup == nil))
@@ -113,10 +113,7 @@ func (p *Policy) capabilities(c *runtimeapi.Capability) []string {
 func (p *Policy) devices(cfg *runtimeapi.ContainerConfig) []string {
 	var problems []string
 	for _, d := range cfg.GetDevices() {
-		path := resolved(d.GetHostPath())
-		if !slices.ContainsFunc(p.allow.Devices, func(dir string) bool { return below(resolved(dir), path) }) {
-			problems = append(problems, "device "+d.GetHostPath())
-		}
+		problems = append(problems, p.device(d.GetHostPath())...)
 	}
 	for _, d := range cfg.GetCDIDevices() {
 		problems = append(problems, "device "+d.GetName())
@@ -130,12 +127,21 @@ func (p *Policy) devices(cfg *runtimeapi.ContainerConfig) []string {
 	return problems
 }
 
-// mount judges what a container mounts. Images have no path, and what is in the directory of a pod was made by the host.
+func (p *Policy) device(path string) []string {
+	target := resolved(path)
+	if slices.ContainsFunc(p.allow.Devices, func(dir string) bool { return below(resolved(dir), target) }) {
+		return nil
+	}
+	return []string{"device " + path}
+}
+
+// mount judges what a container mounts. Images have no path, and what is in the directory of a pod was made by the host. To give
+// files another label is to write to them.
 func (p *Policy) mount(m *runtimeapi.Mount) []string {
 	if m.GetHostPath() == "" || below(resolved(p.dirs.Pods), resolved(m.GetHostPath())) {
 		return nil
 	}
-	return p.path(m.GetHostPath(), m.GetReadonly())
+	return p.path(m.GetHostPath(), m.GetReadonly() && !m.GetSelinuxRelabel())
 }
 
 func (p *Policy) path(path string, readOnly bool) []string {

@@ -155,6 +155,32 @@ func TestContainersThatAreRefused(t *testing.T) {
 	}
 }
 
+func TestRelabellingIsWriting(t *testing.T) {
+	m := newMachine(t)
+	mount := func(relabel bool) *runtimeapi.ContainerConfig {
+		return plain(func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/d", HostPath: m.shared, Readonly: true, SelinuxRelabel: relabel}}
+		})
+	}
+	p := m.policy(t, "allow: {hostPaths: [{path: "+m.shared+", readOnly: true}]}")
+	requireAllowed(t, p.Container(mount(false), nil))
+	requireRefused(t, p.Container(mount(true), nil), "for writing")
+}
+
+func TestLocalVolumes(t *testing.T) {
+	m := newMachine(t)
+	group := int64(7)
+	local := func(v host.LocalVolume) host.Volume {
+		v.Path = m.shared
+		return host.Volume{Name: "v", Local: &v}
+	}
+	readOnly := m.policy(t, "allow: {hostPaths: [{path: "+m.shared+", readOnly: true}]}")
+	requireAllowed(t, readOnly.Volume(local(host.LocalVolume{})))
+	requireRefused(t, readOnly.Volume(local(host.LocalVolume{FSGroup: &group})), "for writing")
+	requireRefused(t, readOnly.Volume(local(host.LocalVolume{Block: true})), "device "+m.shared)
+	requireAllowed(t, m.policy(t, "allow: {devices: ["+m.shared+"]}").Volume(local(host.LocalVolume{Block: true})))
+}
+
 func TestHostPaths(t *testing.T) {
 	m := newMachine(t)
 	link := func(target, name string) string {

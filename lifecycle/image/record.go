@@ -91,7 +91,7 @@ func intended(all []host.ImageRecord) []string {
 	var out []string
 	for _, r := range all {
 		if name, ok := strings.CutPrefix(r.Key, pullingPrefix); ok {
-			out = append(out, name)
+			out = append(out, normalized(name)) // as an older version wrote it
 		}
 	}
 	return out

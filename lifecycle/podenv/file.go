@@ -21,13 +21,22 @@ type Files interface {
 	ReadFile(ctx context.Context, pod *v1.Pod, volume, path string) ([]byte, error)
 }
 
+// HostError says that the host could not be asked for a file, which says nothing of the pod. It is Unavailable.
+type HostError struct{ cause error }
+
+// Error returns the text of the cause.
+func (e *HostError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the class and the cause.
+func (e *HostError) Unwrap() []error { return []error{errdefs.ErrUnavailable, e.cause} }
+
 // fileKey takes the value of a variable from a file. found is false if it may be missing and is. Messages are the kubelet's.
 func (r *resolver) fileKey(ctx context.Context, ref *v1.FileKeySelector) (value string, found bool, err error) {
 	data, read := r.files[[2]string{ref.VolumeName, ref.Path}]
 	if !read {
 		data, err = r.Files.ReadFile(ctx, r.Pod, ref.VolumeName, ref.Path)
-		if errdefs.IsUnavailable(err) || ctx.Err() != nil {
-			return "", false, err
+		if errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err) || ctx.Err() != nil {
+			return "", false, &HostError{err}
 		}
 		if errdefs.IsInvalidArgument(err) {
 			return "", false, fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", ref.VolumeName)

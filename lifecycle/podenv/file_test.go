@@ -125,8 +125,11 @@ func TestVariablesAreReadFromFiles(t *testing.T) {
 	if _, err := resolve(fromFile("X", "env", "A", true)); err == nil || err.Error() != `cannot find the volume "v" referenced by FileKeyRef` {
 		t.Errorf("no volume: %v", err)
 	}
-	files.err = fmt.Errorf("the link is down: %w", errdefs.ErrUnavailable)
-	if _, err := resolve(fromFile("X", "env", "A", true)); !errors.Is(err, errdefs.ErrUnavailable) {
-		t.Errorf("a lost link: %v", err)
+	for _, class := range []error{errdefs.ErrUnavailable, context.DeadlineExceeded} {
+		files.err = fmt.Errorf("the link is down: %w", class)
+		var away *HostError
+		if _, err := resolve(fromFile("X", "env", "A", true)); !errors.As(err, &away) || !errors.Is(err, errdefs.ErrUnavailable) {
+			t.Errorf("a host that does not answer: %v", err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package podsync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -70,8 +71,12 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}
+	recursive, err := p.recursiveReadOnly(ctx, c)
+	if err != nil {
+		return cri.ContainerInput{}, err
+	}
 	mounts, err := p.opts.Volumes.Mounts(ctx, volume.MountInput{
-		Pod: p.pod, Container: c, RestartCount: number, Env: env.Env, Images: p.images, RecursiveReadOnly: p.recursiveReadOnly(ctx, c),
+		Pod: p.pod, Container: c, RestartCount: number, Env: env.Env, Images: p.images, RecursiveReadOnly: recursive,
 	})
 	if err != nil {
 		return cri.ContainerInput{}, err
@@ -129,7 +134,8 @@ func (p *pass) environment(ctx context.Context, c *v1.Container) (*podenv.Output
 		in.Node = p.opts.Node()
 	}
 	out, err := podenv.Resolve(ctx, in)
-	if err != nil && ctx.Err() == nil {
+	var away *podenv.HostError
+	if err != nil && ctx.Err() == nil && !errors.As(err, &away) {
 		return nil, &referenceError{err}
 	}
 	return out, err

@@ -34,19 +34,22 @@ func (p *pass) ensureImageVolumes(ctx context.Context, c *v1.Container) error {
 }
 
 // recursiveReadOnly says whether the pod's runtime can make read-only what is mounted below a mount, if the container asks for that.
-func (p *pass) recursiveReadOnly(ctx context.Context, c *v1.Container) bool {
+func (p *pass) recursiveReadOnly(ctx context.Context, c *v1.Container) (bool, error) {
 	asks := func(m v1.VolumeMount) bool {
 		return ptr.Deref(m.RecursiveReadOnly, v1.RecursiveReadOnlyDisabled) != v1.RecursiveReadOnlyDisabled
 	}
 	if p.opts.Node == nil || !slices.ContainsFunc(c.VolumeMounts, asks) {
-		return false
+		return false, nil
 	}
 	node := p.opts.Node()
+	if node == nil {
+		return false, errNoFacts
+	}
 	handler, err := p.runtimeHandler(ctx)
-	if node == nil || err != nil {
-		return false
+	if err != nil {
+		return false, err
 	}
 	return slices.ContainsFunc(node.Status.RuntimeHandlers, func(h v1.NodeRuntimeHandler) bool {
 		return h.Name == handler && h.Features != nil && ptr.Deref(h.Features.RecursiveReadOnlyMounts, false)
-	})
+	}), nil
 }

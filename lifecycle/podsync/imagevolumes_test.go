@@ -6,6 +6,7 @@ package podsync
 import (
 	"testing"
 
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -53,16 +54,16 @@ func TestRecursiveReadOnlyIsWhatTheHandlerOfThePodCanDo(t *testing.T) {
 		p := &pass{Syncer: b.syncer, pod: b.pod}
 		c := &b.pod.Spec.Containers[0]
 		c.VolumeMounts = []v1.VolumeMount{{Name: "v", ReadOnly: true, RecursiveReadOnly: ptr.To(v1.RecursiveReadOnlyIfPossible)}}
-		if p.recursiveReadOnly(t.Context(), c) {
-			t.Error("possible on a node that is not known")
+		if _, err := p.recursiveReadOnly(t.Context(), c); !errdefs.IsUnavailable(err) {
+			t.Errorf("on a node that is not known: %v", err)
 		}
 		for want, handler := range map[bool]string{true: "", false: "other"} {
 			b.syncer.opts.Node = func() *v1.Node {
 				return &v1.Node{Status: v1.NodeStatus{RuntimeHandlers: []v1.NodeRuntimeHandler{
 					{Name: handler, Features: &v1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: ptr.To(true)}}}}}
 			}
-			if got := p.recursiveReadOnly(t.Context(), c); got != want {
-				t.Errorf("handler %q: %v", handler, got)
+			if got, err := p.recursiveReadOnly(t.Context(), c); err != nil || got != want {
+				t.Errorf("handler %q: %v, %v", handler, got, err)
 			}
 		}
 	})

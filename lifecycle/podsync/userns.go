@@ -40,6 +40,9 @@ func (p *pass) ensureIDs(ctx context.Context) error {
 	timed, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
 	ids, err := p.opts.Users.EnsureIDRange(timed, p.pod.UID)
+	if errdefs.IsDeadlineExceeded(err) {
+		err = fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err) // the host did not answer
+	}
 	if err != nil {
 		return fmt.Errorf("create user namespace: %w", err)
 	}

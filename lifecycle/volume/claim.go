@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 	storagehelper "k8s.io/component-helpers/storage/volume"
@@ -45,11 +46,12 @@ func (s *setUp) claimed(ctx context.Context, v *v1.Volume) (place, error) {
 		return place{}, &unprocessedError{err.Error()}
 	}
 	block := ptr.Deref(pv.Spec.VolumeMode, v1.PersistentVolumeFilesystem) == v1.PersistentVolumeBlock
-	// The scheduler looks at that before, unless the pod's author chose the node.
-	if labels := s.opts.NodeLabels(); labels != nil {
-		err = storagehelper.CheckNodeAffinity(pv, labels)
+	labels := s.opts.NodeLabels()
+	if labels == nil {
+		return place{}, fmt.Errorf("the labels of the node are not known yet: %w", errdefs.ErrUnavailable)
 	}
-	if err != nil {
+	// The scheduler looks at that before, unless the pod's author chose the node.
+	if err := storagehelper.CheckNodeAffinity(pv, labels); err != nil {
 		return place{}, &operationError{operation: operationFor(block, "NodeAffinity check"), volume: pv.Name, block: block, err: err}
 	}
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
