@@ -76,9 +76,9 @@ func (c *Collector) planPod(uid types.UID, sandboxes []*runtimeapi.PodSandbox, c
 	return p
 }
 
-// planContainers takes every container that does not run, except the newest of each name while the pod exists and is not spent. The newest
-// is the one with the highest restart number: the runtime does not know when a container that it lost was created, and
-// the host's clock may have been set back.
+// planContainers takes every container that does not run. While the pod exists and is not spent, the newest of each name that has
+// run stays, and one that was made after it and is still to start. The newest is the one with the highest restart number: the
+// runtime does not know when a container that it lost was created, and the host's clock may have been set back.
 func (p *plan) planContainers(containers []*runtimeapi.Container) {
 	containers = slices.Clone(containers)
 	slices.SortFunc(containers, func(a, b *runtimeapi.Container) int {

@@ -31,7 +31,7 @@ import (
 const (
 	pollInterval = 100 * time.Millisecond
 	// usual is the deadline for what takes a second or two on an idle machine; tests may share the machine with a build.
-	usual = 2 * time.Minute
+	usual = 3 * time.Minute
 )
 
 func must(t *testing.T, err error) {

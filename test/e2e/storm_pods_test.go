@@ -312,7 +312,7 @@ func containerdComesAndGoes(k *tester) {
 	}
 	var held []unchanged
 	for _, pod := range pods {
-		held = append(held, k.hold(pod))
+		held = append(held, k.hold(k.await(pod, burstTimeout, "is Ready", ready)))
 	}
 	var mu sync.Mutex
 	troubles := map[string]string{}

@@ -123,11 +123,42 @@ func inheritCPUs(parent, child string) error {
 // removeCgroup kills every process in a group of all hierarchies (path relative to their mounts) and removes it with its
 // children. A group that does not exist is no error.
 func removeCgroup(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeCgroupTimeout)
+	defer cancel()
+	var members int
+	var err error
+	removed := poll(ctx, func() bool {
+		var groups []string
+		if groups, err = groupsBelow(path); err != nil {
+			return false
+		}
+		if members = killMembers(groups); members > 0 {
+			return false
+		}
+		err = removeGroups(groups)
+		return err == nil
+	})
+	switch {
+	case removed == nil:
+		return nil
+	case err != nil:
+		return err
+	default:
+		return fmt.Errorf("killing the processes of cgroup %s: %d are left: %w", path, members, removed)
+	}
+}
+
+// removeCgroupTimeout is long for a machine that is busy: what is killed has to be scheduled to end.
+const removeCgroupTimeout = time.Minute
+
+// groupsBelow are a cgroup and all below it in each hierarchy, children after parents. What is killed may still have made one
+// since the last time.
+func groupsBelow(path string) ([]string, error) {
 	all, err := hierarchies()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var groups []string // children after parents
+	var groups []string
 	for _, h := range all {
 		top := filepath.Join(h.Mount, path)
 		err := filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
@@ -137,20 +168,10 @@ func removeCgroup(ctx context.Context, path string) error {
 			return nil // what vanishes while walking is what we want
 		})
 		if err != nil {
-			return fmt.Errorf("listing cgroup %s: %w", top, err)
+			return nil, fmt.Errorf("listing cgroup %s: %w", top, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	members := -1
-	killed := poll(ctx, func() bool {
-		members = killMembers(groups)
-		return members == 0
-	})
-	if killed != nil {
-		return fmt.Errorf("killing the processes of cgroup %s: %d are left: %w", path, members, killed)
-	}
-	return removeGroups(ctx, groups)
+	return groups, nil
 }
 
 // killMembers kills what is in the groups and returns how many processes it found.
@@ -181,14 +202,9 @@ func killMembers(groups []string) int {
 }
 
 // removeGroups removes groups, children first. The kernel may hold one for a moment after its last process has gone.
-func removeGroups(ctx context.Context, groups []string) error {
+func removeGroups(groups []string) error {
 	for _, g := range slices.Backward(groups) {
-		var err error
-		removed := poll(ctx, func() bool {
-			err = syscall.Rmdir(g)
-			return err == nil || errors.Is(err, syscall.ENOENT)
-		})
-		if removed != nil {
+		if err := syscall.Rmdir(g); err != nil && !errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("removing cgroup %s: %w", g, err)
 		}
 	}
