@@ -41,15 +41,6 @@ func (p *pass) recursiveReadOnly(ctx context.Context, c *v1.Container) (bool, er
 	if p.opts.Node == nil || !slices.ContainsFunc(c.VolumeMounts, asks) {
 		return false, nil
 	}
-	node := p.opts.Node()
-	if node == nil {
-		return false, errNoFacts
-	}
-	handler, err := p.runtimeHandler(ctx)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(node.Status.RuntimeHandlers, func(h v1.NodeRuntimeHandler) bool {
-		return h.Name == handler && h.Features != nil && ptr.Deref(h.Features.RecursiveReadOnlyMounts, false)
-	}), nil
+	_, features, err := p.handlerFeatures(ctx)
+	return ptr.Deref(features.RecursiveReadOnlyMounts, false), err
 }

@@ -52,21 +52,35 @@ func (p *pass) ensureIDs(ctx context.Context) error {
 
 // checkHandler refuses a handler that does not say it can make user namespaces.
 func (p *pass) checkHandler(ctx context.Context) error {
-	handler, err := p.runtimeHandler(ctx)
+	handler, features, err := p.handlerFeatures(ctx)
 	if err != nil {
 		return err
+	}
+	if !ptr.Deref(features.UserNamespaces, false) {
+		return cri.UsersUnsupported(handler)
+	}
+	return nil
+}
+
+// handlerFeatures are what the handler of the pod's runtime class says it can do, by the status of the node. One that says nothing
+// can do nothing. Unavailable means that the node is not known yet.
+func (p *pass) handlerFeatures(ctx context.Context) (handler string, features v1.NodeRuntimeHandlerFeatures, err error) {
+	handler, err = p.runtimeHandler(ctx)
+	if err != nil {
+		return "", features, err
 	}
 	var node *v1.Node
 	if p.opts.Node != nil {
 		node = p.opts.Node()
 	}
 	if node == nil {
-		return fmt.Errorf("the handlers of the runtime are not known yet: %w", errdefs.ErrUnavailable)
+		return "", features, fmt.Errorf("the handlers of the runtime are not known yet: %w", errdefs.ErrUnavailable)
 	}
-	if !slices.ContainsFunc(node.Status.RuntimeHandlers, func(h v1.NodeRuntimeHandler) bool {
-		return h.Name == handler && h.Features != nil && ptr.Deref(h.Features.UserNamespaces, false)
-	}) {
-		return cri.UsersUnsupported(handler)
+	i := slices.IndexFunc(node.Status.RuntimeHandlers, func(h v1.NodeRuntimeHandler) bool {
+		return h.Name == handler && h.Features != nil
+	})
+	if i >= 0 {
+		features = *node.Status.RuntimeHandlers[i].Features
 	}
-	return nil
+	return handler, features, nil
 }
