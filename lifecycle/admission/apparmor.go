@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // reasonAppArmor is the kubelet's reason for pods that ask for a profile the host cannot give.
@@ -44,7 +46,7 @@ func appArmorProfiles(pod *v1.Pod) []*v1.AppArmorProfile {
 	if sc := pod.Spec.SecurityContext; sc != nil && sc.AppArmorProfile != nil {
 		out = append(out, sc.AppArmorProfile)
 	}
-	for _, c := range allContainers(pod) {
+	for _, c := range podrules.Containers(pod) {
 		if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 			out = append(out, c.SecurityContext.AppArmorProfile)
 		}
@@ -65,12 +67,4 @@ func annotatedProfile(value string) *v1.AppArmorProfile {
 		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 	}
 	return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}
-}
-
-func allContainers(pod *v1.Pod) []v1.Container {
-	out := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
-	for i := range pod.Spec.EphemeralContainers {
-		out = append(out, v1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
-	}
-	return out
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // Dirs makes the directories of pods on the host. Every method is idempotent, and the caller repeats one whose answer was
@@ -95,7 +96,7 @@ func New(o Options) *Manager {
 // An *UnmountedError is about the volumes and to be told by the event FailedMount. Every other error says that the host
 // could not be asked or could not make the directories.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, anew bool) error {
-	names := containerNames(&pod.Spec)
+	names := containerNames(pod)
 	before := m.state(pod.UID)
 	if before.ready && before.containers == len(names) && !anew {
 		return nil
@@ -162,16 +163,10 @@ func (m *Manager) remember(uid types.UID, s state) {
 	m.pods[uid] = s
 }
 
-func containerNames(spec *v1.PodSpec) []string {
-	names := make([]string, 0, len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
-	for i := range spec.InitContainers {
-		names = append(names, spec.InitContainers[i].Name)
-	}
-	for i := range spec.Containers {
-		names = append(names, spec.Containers[i].Name)
-	}
-	for i := range spec.EphemeralContainers {
-		names = append(names, spec.EphemeralContainers[i].Name)
+func containerNames(pod *v1.Pod) []string {
+	var names []string
+	for _, c := range podrules.Containers(pod) {
+		names = append(names, c.Name)
 	}
 	return names
 }

@@ -13,6 +13,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // fsGroup is the group that owns the pod's volumes, nil if there is none.
@@ -26,16 +27,8 @@ func fsGroup(pod *v1.Pod) *int64 {
 // soleUser is the user that every container of the pod is set to run as, nil if they differ or leave it to their image.
 func soleUser(pod *v1.Pod) *int64 {
 	var sole *int64
-	contexts := make([]*v1.SecurityContext, 0, len(pod.Spec.Containers))
-	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			contexts = append(contexts, containers[i].SecurityContext)
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		contexts = append(contexts, pod.Spec.EphemeralContainers[i].SecurityContext)
-	}
-	for _, own := range contexts {
+	for _, c := range podrules.Containers(pod) {
+		own := c.SecurityContext
 		var user *int64
 		if pod.Spec.SecurityContext != nil {
 			user = pod.Spec.SecurityContext.RunAsUser
