@@ -26,7 +26,8 @@ type ContainerUsage struct {
 
 // UsageReader measures what pods take of the host's disks.
 type UsageReader interface {
-	// PodUsage looks at every file of the pod, which takes its time and ends early, with an error, when ctx ends. The layers of
+	// PodUsage looks at every file of the pod, which takes its time and ends early, with an error, when ctx ends. With so many
+	// files that they are not counted within a minute it returns what was counted until then: the pod takes that or more. The layers of
 	// its containers are asked of the runtime only if they are wanted. A pod that has nothing takes nothing.
 	PodUsage(ctx context.Context, pod Pod, layers bool) (*PodUsage, error)
 }

@@ -30,6 +30,9 @@ type Volume struct {
 	HostPathType string
 	// Local is what a PersistentVolume names on the host.
 	Local *LocalVolume
+	// NoLinks says that the path of HostPath or Local leads through no symbolic link, so that one that is found there was put there since
+	// and must not be followed. It does not cross a link to the host.
+	NoLinks bool
 }
 
 // LocalVolume is a directory, or a whole disk, that exists on the host. If it is anything else, that is FailedPrecondition.
@@ -37,8 +40,9 @@ type LocalVolume struct {
 	Path string
 	// Block says that it must be a block device.
 	Block bool
-	// FSGroup is the group that shall own everything in the directory, and be able to read and write it; nil changes nothing.
-	// The work goes on with the next call if one is interrupted.
+	// FSGroup is the group that shall own everything in the directory, and be able to read and write it; nil changes nothing. That is
+	// seen to once for each pod, and not at all while another pod uses the directory. It goes on with the next call if one is
+	// interrupted.
 	FSGroup *int64
 	// OnRootMismatch leaves everything as it is if the directory itself belongs to the group already.
 	OnRootMismatch bool
@@ -93,6 +97,8 @@ type SubPath struct {
 	Volume   string
 	Kind     VolumeKind
 	HostPath string
+	// NoLinks is that of Volume, for HostPath.
+	NoLinks bool
 	// Path is relative to the volume, without "..".
 	Path string
 	// Container and Mount tell whose mount it is: Mount is the place among the container's mounts.

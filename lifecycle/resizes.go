@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle/admission"
@@ -45,6 +46,9 @@ func (e *Engine) fits() resize.Fits {
 		if swapChanges(e.swap(), pod, before) {
 			return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported."
 		}
+		if e.opts.NoPodCgroups && podLevelChanges(pod, before) {
+			return v1.PodReasonInfeasible, "In-place resize of pod-level resources is not supported on a node without control groups for pods (--cgroups-per-qos=false)."
+		}
 		return admission.CheckResize(pod, before, now)
 	}
 }
@@ -76,6 +80,11 @@ func swapChanges(swap cri.Swap, pod, allocated *v1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// podLevelChanges says whether what the pod as a whole may have is to change, which the group of the pod limits.
+func podLevelChanges(pod, allocated *v1.Pod) bool {
+	return !equality.Semantic.DeepEqual(pod.Spec.Resources, allocated.Spec.Resources)
 }
 
 // retryResizes tries the changes of resources that wait for room.

@@ -46,3 +46,20 @@ func TestChangeOfMemoryThatWouldChangeSwapIsNotMade(t *testing.T) {
 		}
 	}
 }
+
+func TestResourcesOfThePodAsAWholeChangeOnlyWithAnotherAmount(t *testing.T) {
+	with := func(cpu string) *v1.Pod {
+		if cpu == "" {
+			return &v1.Pod{}
+		}
+		return &v1.Pod{Spec: v1.PodSpec{Resources: &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}}}
+	}
+	for _, tt := range []struct {
+		want, have string
+		changes    bool
+	}{{"", "", false}, {"1", "1000m", false}, {"1", "2", true}, {"", "1", true}, {"1", "", true}} {
+		if got := podLevelChanges(with(tt.want), with(tt.have)); got != tt.changes {
+			t.Errorf("%q instead of %q: %v", tt.want, tt.have, got)
+		}
+	}
+}

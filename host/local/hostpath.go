@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 // Types of hostPath volumes in the API's words.
@@ -40,7 +41,7 @@ var expectedType = map[string]struct{ kind, called string }{
 
 // ensureHostPath checks that a path of the host is of the wanted type, and makes it where the type says so. Messages are
 // the kubelet's. Without a type nothing is checked: the runtime makes a missing directory.
-func ensureHostPath(path, wanted string) error {
+func ensureHostPath(path, wanted string, noLinks bool) error {
 	if err := checkHostPath(path); err != nil {
 		return err
 	}
@@ -55,9 +56,9 @@ func ensureHostPath(path, wanted string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		switch wanted {
 		case hostPathDirectoryOrCreate:
-			return makeHostDirectory(path)
+			return makeHostDirectory(path, noLinks)
 		case hostPathFileOrCreate:
-			return makeHostFile(path)
+			return makeHostFile(path, noLinks)
 		}
 	}
 	if err != nil {
@@ -94,18 +95,59 @@ func typeOf(mode fs.FileMode) string {
 	}
 }
 
-func makeHostDirectory(path string) error {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+// hostPathMode is the mode of directories that are made, the kubelet's.
+const hostPathMode = 0o755
+
+func makeHostDirectory(path string, noLinks bool) error {
+	dir, err := makeHostParents(path, noLinks)
+	if err != nil {
 		return fmt.Errorf("making hostPath directory: %w: %w", err, errdefs.ErrFailedPrecondition)
 	}
-	return nil
+	return dir.Close()
+}
+
+// makeHostParents makes a directory with those above it. Without links it goes from one to the next, so that none is followed.
+func makeHostParents(path string, noLinks bool) (*os.File, error) {
+	if !noLinks {
+		if err := os.MkdirAll(path, hostPathMode); err != nil {
+			return nil, err
+		}
+		return openHost(path, false)
+	}
+	dir, err := openHost("/", true)
+	if err != nil {
+		return nil, err
+	}
+	for _, element := range elementsOf(path) {
+		next, err := openAt(dir, element)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = makeAt(dir, element, hostPathMode); err == nil {
+				next, err = openAt(dir, element)
+			}
+		}
+		dir.Close()
+		if err != nil {
+			return nil, err
+		}
+		dir = next
+	}
+	return dir, nil
 }
 
 // makeHostFile makes an empty file. The directory it is in must exist.
-func makeHostFile(path string) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+func makeHostFile(path string, noLinks bool) error {
+	dir, err := openHost(filepath.Dir(path), noLinks)
 	if err != nil {
 		return fmt.Errorf("making hostPath file: %w: %w", err, errdefs.ErrFailedPrecondition)
 	}
-	return file.Close()
+	defer dir.Close()
+	flags := unix.O_CREAT | unix.O_WRONLY | unix.O_CLOEXEC
+	if noLinks {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(path), flags, 0o644)
+	if err != nil {
+		return fmt.Errorf("making hostPath file: %w: %w", err, errdefs.ErrFailedPrecondition)
+	}
+	return unix.Close(fd)
 }

@@ -97,14 +97,18 @@ type Host struct {
 	clock      clock.WithTicker
 	logger     *slog.Logger
 
-	pods       keymutex.KeyMutex // by UID: who changes the pod's directories
-	images     sync.Mutex        // who reads or changes image records
-	idRanges   sync.Mutex        // who gives ids to a pod; taken after that pod's lock
-	podCgroups podCgroups
-	files      *fileset.Writer
-	hooks      *hooks
-	streaming  streamingAddress
-	dialer     *net.Dialer
+	pods     keymutex.KeyMutex // by UID: who changes the pod's directories
+	images   sync.Mutex        // who reads or changes image records
+	idRanges sync.Mutex        // who gives ids to a pod; taken after that pod's lock
+	// localVolumes is held by who looks whether another pod uses a directory; taken after that pod's lock.
+	localVolumes sync.Mutex
+	podCgroups   podCgroups
+	files        *fileset.Writer
+	hooks        *hooks
+	streaming    streamingAddress
+	dialer       *net.Dialer
+	// measureTime is how long the files of a pod are counted.
+	measureTime time.Duration
 }
 
 var _ host.Host = (*Host)(nil)
@@ -127,6 +131,8 @@ func New(o Options) (*Host, error) {
 		podCgroups: podCgroups{open: o.Cgroups},
 		files:      fileset.New(o.Clock),
 		dialer:     &net.Dialer{},
+
+		measureTime: measureTime,
 	}
 	if err := h.open(); err != nil {
 		return nil, errors.Join(err, h.release())

@@ -4,6 +4,7 @@
 package local
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -62,15 +64,120 @@ func TestLocalVolumeIsGivenToTheGroupOfThePod(t *testing.T) {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
-	put(t, filepath.Join(dir, "new"), "x")
-	ensureVolume(t, h, volume)
-	if got := owned(t, filepath.Join(dir, "new")); !strings.HasPrefix(got, "-rw-r--r--") {
-		t.Errorf("a new file is %q although the directory is as it should be", got)
+}
+
+func TestLocalVolumeIsGivenOnceToEachPodAndNotWhileAnotherUsesIt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give files away")
 	}
-	volume.Local.OnRootMismatch = false
-	ensureVolume(t, h, volume)
-	if got := owned(t, filepath.Join(dir, "new")); got != "-rw-rw-r-- 4321" {
-		t.Errorf("a new file is %q although everything is to be looked at", got)
+	h, _ := newTestHost(t)
+	dir := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	ensure := func(uid types.UID, path string, group *int64, onMismatch bool) {
+		t.Helper()
+		v := host.Volume{Name: "v", Local: &host.LocalVolume{Path: path, FSGroup: group, OnRootMismatch: onMismatch}}
+		if _, err := h.EnsureVolume(t.Context(), uid, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(what, name, want string) {
+		t.Helper()
+		if got := owned(t, filepath.Join(dir, name)); got != want {
+			t.Errorf("%s: %q is %q, want %q", what, name, got, want)
+		}
+	}
+	remove := func(uid types.UID) {
+		t.Helper()
+		if err := h.RemovePod(t.Context(), uid, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := ptr.To[int64](4321), ptr.To[int64](8765)
+	put(t, filepath.Join(dir, "old"), "x")
+	ensure("a", dir, first, false)
+	is("a pod", "old", "-rw-rw-r-- 4321")
+	put(t, filepath.Join(dir, "new"), "x")
+	is("what the pod made", "new", "-rw-r--r-- 4321")
+	ensure("a", dir, first, false)
+	is("the same pod", "new", "-rw-r--r-- 4321")
+	ensure("b", link, second, false)
+	is("another pod beside it", "old", "-rw-rw-r-- 4321")
+	remove("a")
+	ensure("b", link, second, false)
+	is("that one when it is alone", "old", "-rw-rw-r-- 4321")
+	remove("b")
+	ensure("c", dir, first, true)
+	is("a directory that is as it should be", "new", "-rw-r--r-- 4321")
+	ensure("d", dir, nil, false)
+	remove("c")
+	ensure("e", dir, second, false)
+	is("beside a pod without a group", "old", "-rw-rw-r-- 4321")
+	remove("d")
+	remove("e")
+	ensure("f", dir, second, false)
+	is("a pod that is alone", "new", "-rw-rw-r-- 8765")
+}
+
+// TestLocalVolumeThatWasNotGivenWholeIsGivenAgain, as after an end of the process in between.
+func TestLocalVolumeThatWasNotGivenWholeIsGivenAgain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	h, _ := newTestHost(t)
+	dir := t.TempDir()
+	v := host.Volume{Name: "v", Local: &host.LocalVolume{Path: dir, FSGroup: ptr.To[int64](4321)}}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.EnsureVolume(cancelled, testUID, v); err == nil {
+		t.Fatal("no error")
+	}
+	if got := owned(t, dir); strings.HasSuffix(got, "4321") {
+		t.Fatalf("it was given: %s", got)
+	}
+	put(t, filepath.Join(h.rootDir, localVolumePath("torn", "v")), "{") // by a machine that went down
+	ensureVolume(t, h, v)
+	if got := owned(t, dir); !strings.HasSuffix(got, "4321") {
+		t.Errorf("it is %s", got)
+	}
+}
+
+// TestPathsThatWereJudgedLeadThroughNoLink, also if somebody puts one there afterwards.
+func TestPathsThatWereJudgedLeadThroughNoLink(t *testing.T) {
+	h, _ := newTestHost(t)
+	dir, secret := t.TempDir(), t.TempDir()
+	put(t, filepath.Join(secret, "sub/file"), "x")
+	if err := os.Symlink(secret, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []host.Volume{
+		{Local: &host.LocalVolume{Path: dir + "/link/sub", FSGroup: ptr.To[int64](4321)}},
+		{Local: &host.LocalVolume{Path: dir + "/link"}},
+		{HostPath: dir + "/link/new", HostPathType: hostPathDirectoryOrCreate},
+		{HostPath: dir + "/link/new", HostPathType: hostPathFileOrCreate},
+	} {
+		v.Name, v.NoLinks = "v", true
+		if path, err := h.EnsureVolume(t.Context(), testUID, v); err == nil {
+			t.Errorf("%+v %+v: %s", v, v.Local, path)
+		}
+	}
+	part := host.SubPath{Volume: "v", HostPath: dir + "/link", NoLinks: true, Path: "sub", Container: "c"}
+	if path, err := h.EnsureSubPath(t.Context(), testUID, part); err == nil {
+		t.Errorf("part %s", path)
+	}
+	if entries, err := os.ReadDir(secret); err != nil || len(entries) != 1 {
+		t.Errorf("behind the link is %v, %v", entries, err)
+	}
+	for kind, name := range map[string]string{hostPathDirectoryOrCreate: "a/b", hostPathFileOrCreate: "file"} {
+		v := host.Volume{Name: "v", HostPath: filepath.Join(dir, name), HostPathType: kind, NoLinks: true}
+		if path := ensureVolume(t, h, v); path != v.HostPath {
+			t.Errorf("made at %s", path)
+		}
+		if _, err := os.Lstat(v.HostPath); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

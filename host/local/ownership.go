@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
@@ -20,24 +19,24 @@ const (
 	groupDirectory = unix.S_ISGID | groupFile | 0o110
 )
 
-// giveToGroup makes a directory, with everything in it, belong to a group that can read and write it. The directory itself comes last:
+// giveToGroup makes an open directory, with everything in it, belong to a group that can read and write it. The directory itself comes last:
 // if that is as it should be, so is the rest, unless somebody changed it since. Nothing is followed.
-func giveToGroup(ctx context.Context, path string, group int, onMismatch bool) error {
-	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
+func giveToGroup(ctx context.Context, dir *os.File, group int, onMismatch bool) error {
 	if onMismatch {
-		var st unix.Stat_t
-		if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		st, err := statOf(dir)
+		if err != nil {
 			return err
 		}
-		if belongs(&st, group) {
+		if belongs(st, group) {
 			return nil
 		}
 	}
-	return giveDirectory(ctx, dir, group, 1)
+	t := tree{
+		enter: func(*unix.Stat_t) bool { return true },
+		file:  func(dir *os.File, name string, _ *unix.Stat_t) error { return giveEntry(dir, name, group) },
+		leave: func(dir *os.File) error { return give(dir, group) },
+	}
+	return t.walk(ctx, dir)
 }
 
 // belongs says whether a file is the group's already.
@@ -49,30 +48,8 @@ func belongs(st *unix.Stat_t, group int) bool {
 	return int(st.Gid) == group && st.Mode&bits == bits
 }
 
-func giveDirectory(ctx context.Context, dir *os.File, group, depth int) error {
-	if depth > maxDepth {
-		return fmt.Errorf("directories are nested deeper than %d", maxDepth)
-	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		names, err := dir.Readdirnames(readEntries)
-		for _, name := range names {
-			if err := giveEntry(ctx, dir, name, group, depth); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return give(dir, group)
-		}
-		if err != nil {
-			return fmt.Errorf("reading a directory: %w", err)
-		}
-	}
-}
-
-func giveEntry(ctx context.Context, dir *os.File, name string, group, depth int) error {
+// giveEntry makes an entry of a directory the group's. One that became a directory meanwhile is left to the next time.
+func giveEntry(dir *os.File, name string, group int) error {
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -82,26 +59,14 @@ func giveEntry(ctx context.Context, dir *os.File, name string, group, depth int)
 	}
 	entry := os.NewFile(uintptr(fd), name)
 	defer entry.Close()
-	info, err := entry.Stat()
-	if err != nil {
-		return fmt.Errorf("looking at %q: %w", name, err)
-	}
-	if !info.IsDir() {
-		return give(entry, group)
-	}
-	below, err := os.OpenFile(fdPath(entry), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("opening %q: %w", name, err)
-	}
-	defer below.Close()
-	return giveDirectory(ctx, below, group, depth+1)
+	return give(entry, group)
 }
 
 // give makes one open file the group's. Links have no mode.
 func give(file *os.File, group int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return fmt.Errorf("looking at %q: %w", file.Name(), err)
+	st, err := statOf(file)
+	if err != nil {
+		return err
 	}
 	if int(st.Gid) != group {
 		if err := unix.Fchownat(int(file.Fd()), "", -1, group, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {

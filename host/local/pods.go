@@ -120,14 +120,38 @@ func (h *Host) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) er
 // removePodDir removes the pod's control group and then its directory, which is what reminds of the group: without it there is
 // none.
 func (h *Host) removePodDir(ctx context.Context, uid types.UID) error {
-	if _, err := h.root.Lstat(podDir(uid)); errors.Is(err, fs.ErrNotExist) {
+	info, err := h.root.Lstat(podDir(uid))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err := h.removeCgroup(ctx, uid); err != nil {
 		return err
 	}
-	if err := h.root.RemoveAll(podDir(uid)); err != nil {
+	if err == nil && info.IsDir() {
+		err = h.removeAllBut(podDir(uid), idRangeFile) // files of those ids must be gone before another pod may have them
+	}
+	if err == nil {
+		err = h.root.RemoveAll(podDir(uid))
+	}
+	if err != nil {
 		return fmt.Errorf("removing the directory of pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// removeAllBut removes what is in a directory of the root directory but one file.
+func (h *Host) removeAllBut(dir, name string) error {
+	entries, err := fs.ReadDir(h.root.FS(), dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Name() == name {
+			continue
+		}
+		if err := h.root.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+			return err
+		}
 	}
 	return nil
 }

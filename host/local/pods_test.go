@@ -202,7 +202,7 @@ func TestHostPathTypes(t *testing.T) {
 		{file, "CharDevice", "is not a character device, it's a File"},
 		{"/dev/null", "BlockDevice", "is not a block device, it's a CharDevice"},
 	} {
-		err := ensureHostPath(test.path, test.kind)
+		err := ensureHostPath(test.path, test.kind, false)
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%s %q: %v", test.path, test.kind, err)
@@ -211,7 +211,7 @@ func TestHostPathTypes(t *testing.T) {
 		}
 	}
 	for _, test := range []struct{ path, kind string }{{"relative", ""}, {"", ""}, {"/a/../b", ""}, {folder, "Folder"}} {
-		if err := ensureHostPath(test.path, test.kind); !errdefs.IsInvalidArgument(err) {
+		if err := ensureHostPath(test.path, test.kind, false); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%q %q: %v", test.path, test.kind, err)
 		}
 	}
@@ -220,14 +220,14 @@ func TestHostPathTypes(t *testing.T) {
 func TestHostPathIsMadeWhereTheTypeSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	deep := filepath.Join(dir, "a/b/c")
-	if err := ensureHostPath(deep, "DirectoryOrCreate"); err != nil {
+	if err := ensureHostPath(deep, "DirectoryOrCreate", false); err != nil {
 		t.Fatal(err)
 	}
 	if got := mode(t, deep); got != fs.ModeDir|0o755 {
 		t.Errorf("directory: %v", got)
 	}
 	file := filepath.Join(deep, "file")
-	if err := ensureHostPath(file, "FileOrCreate"); err != nil {
+	if err := ensureHostPath(file, "FileOrCreate", false); err != nil {
 		t.Fatal(err)
 	}
 	if got := mode(t, file); got != 0o644 {

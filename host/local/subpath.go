@@ -34,11 +34,11 @@ func (h *Host) EnsureSubPath(_ context.Context, uid types.UID, part host.SubPath
 		return "", err
 	}
 	defer h.lockPod(uid)()
-	base := part.HostPath
+	base, noLinks := part.HostPath, part.NoLinks
 	if part.Kind != "" {
-		base = filepath.Join(h.realRoot, volumePath(uid, part.Kind, part.Volume))
+		base, noLinks = filepath.Join(h.realRoot, volumePath(uid, part.Kind, part.Volume)), true
 	}
-	source, err := openPart(base, part.Path, true)
+	source, err := openPart(base, noLinks, part.Path)
 	if err != nil {
 		return "", fmt.Errorf("finding %q in volume %q: %w", part.Path, part.Volume, err)
 	}
@@ -88,24 +88,17 @@ func checkPart(volume, path string) error {
 // openPart opens a part of a directory without the right to read or write it. Links in the part are followed, as whoever
 // names it expects, but what they lead to must be in the directory: names are resolved first, and the result is then opened
 // element by element without following anything, so that a name that changes meanwhile leads nowhere. What is missing is made a
-// directory if that is wanted.
-func openPart(base, part string, makeMissing bool) (*os.File, error) {
-	base, err := filepath.EvalSymlinks(base)
-	if err != nil {
-		return nil, err
-	}
-	path, missing, err := resolve(base, part)
-	if err != nil {
-		return nil, err
-	}
-	if len(missing) > 0 && !makeMissing {
-		return nil, fs.ErrNotExist
-	}
-	dir, err := openAt(nil, base)
+// directory.
+func openPart(base string, noLinks bool, part string) (*os.File, error) {
+	dir, err := openHost(base, noLinks)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { dir.Close() }()
+	path, missing, err := resolve(dir.Name(), part)
+	if err != nil {
+		return nil, err
+	}
 	mode, err := modeOf(dir)
 	if err != nil {
 		return nil, err
@@ -128,7 +121,7 @@ func openPart(base, part string, makeMissing bool) (*os.File, error) {
 
 // resolve splits a part of a directory into the elements of what exists, without links, and those that are missing.
 func resolve(base, part string) (existing, missing []string, err error) {
-	elements := slices.DeleteFunc(strings.Split(part, "/"), func(e string) bool { return e == "" || e == "." })
+	elements := elementsOf(part)
 	for n := len(elements); n >= 0; n-- {
 		found, err := filepath.EvalSymlinks(filepath.Join(base, filepath.Join(elements[:n]...)))
 		if errors.Is(err, fs.ErrNotExist) && n > 0 {
@@ -149,13 +142,45 @@ func resolve(base, part string) (existing, missing []string, err error) {
 	return nil, nil, fs.ErrNotExist
 }
 
-// openAt opens a name in a directory, or a path if there is none, and refuses a symbolic link.
-func openAt(dir *os.File, name string) (*os.File, error) {
-	at := unix.AT_FDCWD
-	if dir != nil {
-		at = int(dir.Fd())
+// openHost opens an absolute path of the host without the right to read or write it. Links are followed beforehand, unless there must
+// be none, and what is then found at each element is a directory or the result: a link that somebody puts there meanwhile leads nowhere.
+// The name of the result is its path without links.
+func openHost(path string, noLinks bool) (*os.File, error) {
+	path = filepath.Clean(path)
+	if !noLinks {
+		var err error
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return nil, err
+		}
 	}
-	fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	file, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { file.Close() }()
+	for _, element := range elementsOf(path) {
+		next, err := openAt(file, element)
+		if err != nil {
+			return nil, err
+		}
+		file.Close()
+		file = next
+	}
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("keeping %s open: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// elementsOf splits a path.
+func elementsOf(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(e string) bool { return e == "" || e == "." })
+}
+
+// openAt opens a name in a directory without the right to read or write it, and refuses a symbolic link.
+func openAt(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", filepath.Base(name), err)
 	}

@@ -233,7 +233,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		_ = os.Symlink(target, filepath.Join(base, "link"))
 		_ = os.Symlink("..", filepath.Join(base, "up"))
-		file, err := openPart(base, part, true)
+		file, err := openPart(base, false, part)
 		if err != nil {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -20,6 +21,9 @@ import (
 
 // countedKinds are the kinds of volumes that take space of the pod on the host's disk.
 var countedKinds = []host.VolumeKind{host.EmptyDirVolume, host.ConfigMapVolume}
+
+// measureTime is how long the files of a pod are counted, less than the node waits for the answer.
+const measureTime = time.Minute
 
 // PodUsage measures what a pod takes of the host's disks.
 func (h *Host) PodUsage(ctx context.Context, pod host.Pod, layers bool) (*host.PodUsage, error) {
@@ -34,16 +38,8 @@ func (h *Host) PodUsage(ctx context.Context, pod host.Pod, layers bool) (*host.P
 	if err != nil {
 		return nil, fmt.Errorf("looking at the directory of pod %s: %w", pod.UID, err)
 	}
-	for _, kind := range countedKinds {
-		if err := h.addVolumes(ctx, out, filepath.Dir(volumePath(pod.UID, kind, "x")), device); err != nil {
-			return nil, fmt.Errorf("measuring the volumes of pod %s: %w", pod.UID, err)
-		}
-	}
-	if err := h.addLogs(ctx, out, pod); err != nil {
-		return nil, fmt.Errorf("measuring the logs of pod %s: %w", pod.UID, err)
-	}
-	if info, err := h.root.Lstat(filepath.Join(podDir(pod.UID), hostsFileName)); err == nil {
-		out.Other += blocksOf(info)
+	if err := h.addFiles(ctx, out, pod, device); err != nil {
+		return nil, err
 	}
 	if !layers {
 		return out, nil
@@ -54,6 +50,31 @@ func (h *Host) PodUsage(ctx context.Context, pod host.Pod, layers bool) (*host.P
 	}
 	addLayers(out, stats, device)
 	return out, nil
+}
+
+// addFiles counts files until it is at the end of its time: what is counted by then is as much as there is, or less.
+func (h *Host) addFiles(ctx context.Context, out *host.PodUsage, pod host.Pod, device uint64) error {
+	counting, stop := context.WithTimeout(ctx, h.measureTime)
+	defer stop()
+	if info, err := h.root.Lstat(filepath.Join(podDir(pod.UID), hostsFileName)); err == nil {
+		out.Other += blocksOf(info)
+	}
+	err := h.addLogs(counting, out, pod)
+	if err != nil {
+		err = fmt.Errorf("measuring the logs of pod %s: %w", pod.UID, err)
+	}
+	for _, kind := range countedKinds {
+		if err != nil {
+			break
+		}
+		if err = h.addVolumes(counting, out, filepath.Dir(volumePath(pod.UID, kind, "x")), device); err != nil {
+			err = fmt.Errorf("measuring the volumes of pod %s: %w", pod.UID, err)
+		}
+	}
+	if ctx.Err() == nil && counting.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // addVolumes measures the volumes of one kind. Those on another file system are in memory.
@@ -70,11 +91,11 @@ func (h *Host) addVolumes(ctx context.Context, out *host.PodUsage, dir string, d
 			continue
 		}
 		u, err := diskUsage(ctx, h.root, filepath.Join(dir, entry.Name()))
-		if err != nil {
-			return err
-		}
 		if u.device == device {
 			out.Volumes[entry.Name()] = u.bytes
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -98,12 +119,12 @@ func (h *Host) addLogs(ctx context.Context, out *host.PodUsage, pod host.Pod) er
 			continue
 		}
 		u, err := diskUsage(ctx, h.logs, filepath.Join(dir, entry.Name()))
-		if err != nil {
-			return err
-		}
 		c := out.Containers[entry.Name()]
 		c.Logs = u.bytes
 		out.Containers[entry.Name()] = c
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

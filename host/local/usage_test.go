@@ -127,3 +127,36 @@ func TestPodUsageEndsWithItsCallerAndTheRuntime(t *testing.T) {
 		t.Errorf("a bad UID: %v", err)
 	}
 }
+
+// TestPodWithTooManyFilesToCountTakesAtLeastWhatWasCounted, so that it cannot hide behind their number.
+func TestPodWithTooManyFilesToCountTakesAtLeastWhatWasCounted(t *testing.T) {
+	h, _ := newTestHost(t)
+	if err := h.EnsurePod(t.Context(), testPod, []string{"main"}); err != nil {
+		t.Fatal(err)
+	}
+	dir := ensureVolume(t, h, host.Volume{Name: "d", EmptyDir: true})
+	put(t, filepath.Join(dir, "file"), string(make([]byte, 64<<10)))
+	h.measureTime = 0
+	got := usageOf(t, h, false)
+	if got.Volumes["d"] > 64<<10 {
+		t.Errorf("counted %v although there was no time", got)
+	}
+	h.measureTime = measureTime
+	if got := usageOf(t, h, false); got.Volumes["d"] < 64<<10 {
+		t.Errorf("counted %v, want the file", got)
+	}
+}
+
+func TestFileWithSeveralNamesCountsOnce(t *testing.T) {
+	h, _ := newTestHost(t)
+	dir := ensureVolume(t, h, host.Volume{Name: "d", EmptyDir: true})
+	put(t, filepath.Join(dir, "0"), string(make([]byte, 1<<20)))
+	for n := range 9 {
+		if err := os.Link(filepath.Join(dir, "0"), filepath.Join(dir, "again"+string(rune('1'+n)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := usageOf(t, h, false).Volumes["d"]; got < 1<<20-16 || got > 1<<20+64<<10 {
+		t.Errorf("takes %d bytes, want one file of a MiB", got)
+	}
+}

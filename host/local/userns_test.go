@@ -15,6 +15,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -61,6 +62,49 @@ func TestIDRangesAreKeptDoNotOverlapAndGoWithThePod(t *testing.T) {
 	}
 	if d := ids(t, h, "d"); d != a {
 		t.Errorf("the range %v that became free was not used again, but %v", a, d)
+	}
+}
+
+// TestIDRangeStaysWithAPodWhoseFilesCouldNotBeRemoved: they belong to those ids.
+func TestIDRangeStaysWithAPodWhoseFilesCouldNotBeRemoved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a file that cannot be removed")
+	}
+	h, _ := newTestHost(t)
+	a := ids(t, h, "a")
+	for _, name := range []string{"aa", "zz"} { // before and behind the record
+		put(t, filepath.Join(h.rootDir, podDir("a"), name, "file"), "x")
+	}
+	immutable := func(on bool) {
+		t.Helper()
+		dir, err := os.Open(filepath.Join(h.rootDir, podDir("a"), "zz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+		flags, err := unix.IoctlGetUint32(int(dir.Fd()), unix.FS_IOC_GETFLAGS)
+		if err != nil {
+			t.Skipf("the file system has no immutable directories: %v", err)
+		}
+		if flags &^= unix.STATX_ATTR_IMMUTABLE; on {
+			flags |= unix.STATX_ATTR_IMMUTABLE // the same bit
+		}
+		if err := unix.IoctlSetPointerInt(int(dir.Fd()), unix.FS_IOC_SETFLAGS, int(flags)); err != nil {
+			t.Skipf("the file system has no immutable directories: %v", err)
+		}
+	}
+	immutable(true)
+	err := h.RemovePod(t.Context(), "a", true)
+	b := ids(t, h, "b")
+	immutable(false)
+	if err == nil || b == a {
+		t.Errorf("removed: %v; another pod got %v beside %v", err, b, a)
+	}
+	if err := h.RemovePod(t.Context(), "a", true); err != nil {
+		t.Fatal(err)
+	}
+	if c := ids(t, h, "c"); c != a {
+		t.Errorf("the range %v that became free was not used again, but %v", a, c)
 	}
 }
 

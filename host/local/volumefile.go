@@ -10,7 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -24,7 +24,7 @@ func (h *Host) ReadVolumeFile(_ context.Context, uid types.UID, file host.Volume
 	if err := errors.Join(checkUID(uid), checkLabel("volume", file.Volume), checkKind(file.Volume, file.Kind), checkPart(file.Volume, file.Path)); err != nil {
 		return nil, err
 	}
-	found, err := openPart(filepath.Join(h.realRoot, volumePath(uid, file.Kind, file.Volume)), file.Path, false)
+	found, err := h.openInVolume(volumePath(uid, file.Kind, file.Volume), file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("file %q of volume %q: %w", file.Path, file.Volume, errdefs.ErrNotFound)
 	}
@@ -37,6 +37,57 @@ func (h *Host) ReadVolumeFile(_ context.Context, uid types.UID, file host.Volume
 		return nil, fmt.Errorf("reading %q of volume %q: %w", file.Path, file.Volume, err)
 	}
 	return data, nil
+}
+
+// maxLinks is how many links the kernel follows in a path.
+const maxLinks = 40
+
+// openInVolume opens a file of a volume without the right to read or write it, which has no effect whatever it is. Links are followed
+// as long as they stay in the volume; nothing tells whether there is something where others lead.
+func (h *Host) openInVolume(volume, path string) (*os.File, error) {
+	root, err := h.root.OpenRoot(volume)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	path = strings.TrimRight(path, "/")
+	for range maxLinks {
+		file, err := root.OpenFile(path, unix.O_PATH, 0)
+		if err != nil {
+			return nil, outside(err)
+		}
+		target, err := linkTarget(file)
+		if err != nil || target == "" {
+			return file, err
+		}
+		if err := file.Close(); err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(target, "/") {
+			return nil, outside(nil)
+		}
+		path = path[:strings.LastIndex(path, "/")+1] + target
+	}
+	return nil, unix.ELOOP
+}
+
+// outside gives every error but those of the kernel the class of what leads out of a volume.
+func outside(err error) error {
+	if errno := unix.Errno(0); errors.As(err, &errno) {
+		return err
+	}
+	return fmt.Errorf("it is outside: %w", errdefs.ErrPermissionDenied)
+}
+
+// linkTarget returns where an open link leads, "" for what is no link.
+func linkTarget(file *os.File) (string, error) {
+	info, err := file.Stat()
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return "", err
+	}
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(file.Fd()), "", target)
+	return string(target[:max(0, n)]), err
 }
 
 // readRegular reads a file that is open for nothing, without the effects that opening a device or a pipe can have.

@@ -22,7 +22,9 @@ func TestFilesOfVolumesAreReadAndNothingElse(t *testing.T) {
 	put(t, filepath.Join(dir, "a/env"), "A='1'")
 	put(t, filepath.Join(dir, "large"), string(make([]byte, host.MaxVolumeFileBytes+1)))
 	put(t, filepath.Join(dir, "full"), string(make([]byte, host.MaxVolumeFileBytes)))
-	for name, target := range map[string]string{"inside": "a/env", "outside": outside, "up": "../../../../../" + lockFile, "dir": filepath.Dir(outside), "nowhere": "missing"} {
+	for name, target := range map[string]string{"inside": "a/env", "outside": outside, "up": "../../../../../" + lockFile, "dir": filepath.Dir(outside),
+		"nowhere": "missing", "outside-missing": outside + "-missing", "up-missing": "../../../../../missing", "loop": "loop",
+		"a/in": "../a/../full", "through": "a/in", "a/out": "../../x"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +33,10 @@ func TestFilesOfVolumesAreReadAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, is := range map[string]func(error) bool{
-		"a/env": nil, "inside": nil, "full": nil, "./a//env": nil,
+		"a/env": nil, "inside": nil, "full": nil, "./a//env": nil, "a/env/": nil, "through": nil,
+		"outside-missing": errdefs.IsPermissionDenied, "up-missing": errdefs.IsPermissionDenied, "a/out": errdefs.IsPermissionDenied,
+		"dir-missing/x": errdefs.IsNotFound, "dir/missing": errdefs.IsPermissionDenied, "nowhere": errdefs.IsNotFound,
+		"loop":    func(err error) bool { return err != nil },
 		"outside": errdefs.IsPermissionDenied, "up": errdefs.IsPermissionDenied, "dir/secret": errdefs.IsPermissionDenied,
 		"large": errdefs.IsFailedPrecondition, "pipe": errdefs.IsFailedPrecondition, "a": errdefs.IsFailedPrecondition,
 		"missing": errdefs.IsNotFound, "b/missing": errdefs.IsNotFound,

@@ -35,10 +35,10 @@ func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volu
 		return "", err
 	}
 	if volume.Local != nil {
-		return volume.Local.Path, ensureLocal(ctx, volume.Local)
+		return volume.Local.Path, h.ensureLocal(ctx, uid, volume)
 	}
 	if !volume.EmptyDir {
-		return volume.HostPath, ensureHostPath(volume.HostPath, volume.HostPathType)
+		return volume.HostPath, ensureHostPath(volume.HostPath, volume.HostPathType, volume.NoLinks)
 	}
 	defer h.lockPod(uid)()
 	dir := directory{path: volumePath(uid, host.EmptyDirVolume, volume.Name), mode: emptyDirMode, gid: keepID}

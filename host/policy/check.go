@@ -54,19 +54,39 @@ func (p *Policy) Container(cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.
 	return refusal(problems)
 }
 
-// Volume judges a volume that is to be made ready.
-func (p *Policy) Volume(v host.Volume) error {
-	if v.Local != nil && v.Local.Block {
-		return refusal(p.device(v.Local.Path)) // and again as a device of a container
-	}
+// Volume judges a volume that is to be made ready, and returns it with the path that was judged, through which no link leads.
+func (p *Policy) Volume(v host.Volume) (host.Volume, error) {
+	path := v.HostPath
 	if v.Local != nil {
-		return refusal(p.path(v.Local.Path, v.Local.FSGroup == nil))
+		path = v.Local.Path
 	}
-	if v.HostPath == "" {
-		return nil
+	if path == "" {
+		return v, nil
 	}
-	makes := strings.HasSuffix(v.HostPathType, "OrCreate")
-	return refusal(p.path(v.HostPath, !makes))
+	path = resolved(path)
+	switch {
+	case v.Local != nil && v.Local.Block: // and again as a device of a container
+		if err := refusal(p.device(v.Local.Path, path)); err != nil {
+			return v, err
+		}
+	case v.Local != nil:
+		if err := refusal(p.path(v.Local.Path, path, v.Local.FSGroup == nil)); err != nil {
+			return v, err
+		}
+	default:
+		makes := strings.HasSuffix(v.HostPathType, "OrCreate")
+		if err := refusal(p.path(v.HostPath, path, !makes)); err != nil {
+			return v, err
+		}
+	}
+	if v.NoLinks = true; v.Local != nil {
+		local := *v.Local
+		local.Path = path
+		v.Local = &local
+	} else {
+		v.HostPath = path
+	}
+	return v, nil
 }
 
 func (p *Policy) namespaces(o *runtimeapi.NamespaceOption) []string {
@@ -113,7 +133,7 @@ func (p *Policy) capabilities(c *runtimeapi.Capability) []string {
 func (p *Policy) devices(cfg *runtimeapi.ContainerConfig) []string {
 	var problems []string
 	for _, d := range cfg.GetDevices() {
-		problems = append(problems, p.device(d.GetHostPath())...)
+		problems = append(problems, p.device(d.GetHostPath(), resolved(d.GetHostPath()))...)
 	}
 	for _, d := range cfg.GetCDIDevices() {
 		problems = append(problems, "device "+d.GetName())
@@ -127,8 +147,8 @@ func (p *Policy) devices(cfg *runtimeapi.ContainerConfig) []string {
 	return problems
 }
 
-func (p *Policy) device(path string) []string {
-	target := resolved(path)
+// device judges a device, which is at target if no link is followed.
+func (p *Policy) device(path, target string) []string {
 	if slices.ContainsFunc(p.allow.Devices, func(dir string) bool { return below(resolved(dir), target) }) {
 		return nil
 	}
@@ -141,11 +161,11 @@ func (p *Policy) mount(m *runtimeapi.Mount) []string {
 	if m.GetHostPath() == "" || below(resolved(p.dirs.Pods), resolved(m.GetHostPath())) {
 		return nil
 	}
-	return p.path(m.GetHostPath(), m.GetReadonly() && !m.GetSelinuxRelabel())
+	return p.path(m.GetHostPath(), resolved(m.GetHostPath()), m.GetReadonly() && !m.GetSelinuxRelabel())
 }
 
-func (p *Policy) path(path string, readOnly bool) []string {
-	target := resolved(path)
+// path judges a path of the host, which is target if no link is followed.
+func (p *Policy) path(path, target string, readOnly bool) []string {
 	for _, dir := range p.allow.HostPaths {
 		if below(resolved(dir.Path), target) && (readOnly || !dir.ReadOnly) {
 			return nil

@@ -72,6 +72,29 @@ func plain(change ...func(*runtimeapi.ContainerConfig)) *runtimeapi.ContainerCon
 	return cfg
 }
 
+func judge(p *Policy, v host.Volume) error {
+	_, err := p.Volume(v)
+	return err
+}
+
+func TestVolumesAreJudgedAtPathsWithoutLinks(t *testing.T) {
+	m := newMachine(t)
+	p := m.policy(t, "allow: {hostPaths: [{path: "+m.shared+"}]}")
+	link := filepath.Join(m.root, "link")
+	if err := os.Symlink(m.shared, link); err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Volume(host.Volume{Name: "v", HostPath: filepath.Join(link, "new"), HostPathType: "DirectoryOrCreate"})
+	if err != nil || got.HostPath != filepath.Join(m.shared, "new") || !got.NoLinks {
+		t.Errorf("got %+v, %v; want the path behind the link", got, err)
+	}
+	asked := host.LocalVolume{Path: link}
+	got, err = p.Volume(host.Volume{Name: "v", Local: &asked})
+	if err != nil || got.Local.Path != m.shared || !got.NoLinks || asked.Path != link {
+		t.Errorf("got %+v of %+v, %v; want the path behind the link", got.Local, asked, err)
+	}
+}
+
 func TestNothingSpecialIsAlwaysAllowed(t *testing.T) {
 	m := newMachine(t)
 	p := m.policy(t, "")
@@ -84,7 +107,7 @@ func TestNothingSpecialIsAlwaysAllowed(t *testing.T) {
 			{ContainerPath: "/image", Image: &runtimeapi.ImageSpec{Image: "x"}},
 		}
 	}), sandbox))
-	requireAllowed(t, p.Volume(host.Volume{Name: "data", EmptyDir: true}))
+	requireAllowed(t, judge(p, host.Volume{Name: "data", EmptyDir: true}))
 }
 
 func TestSandboxesThatAreRefused(t *testing.T) {
@@ -175,10 +198,10 @@ func TestLocalVolumes(t *testing.T) {
 		return host.Volume{Name: "v", Local: &v}
 	}
 	readOnly := m.policy(t, "allow: {hostPaths: [{path: "+m.shared+", readOnly: true}]}")
-	requireAllowed(t, readOnly.Volume(local(host.LocalVolume{})))
-	requireRefused(t, readOnly.Volume(local(host.LocalVolume{FSGroup: &group})), "for writing")
-	requireRefused(t, readOnly.Volume(local(host.LocalVolume{Block: true})), "device "+m.shared)
-	requireAllowed(t, m.policy(t, "allow: {devices: ["+m.shared+"]}").Volume(local(host.LocalVolume{Block: true})))
+	requireAllowed(t, judge(readOnly, local(host.LocalVolume{})))
+	requireRefused(t, judge(readOnly, local(host.LocalVolume{FSGroup: &group})), "for writing")
+	requireRefused(t, judge(readOnly, local(host.LocalVolume{Block: true})), "device "+m.shared)
+	requireAllowed(t, judge(m.policy(t, "allow: {devices: ["+m.shared+"]}"), local(host.LocalVolume{Block: true})))
 }
 
 func TestHostPaths(t *testing.T) {
@@ -229,7 +252,7 @@ func TestHostPaths(t *testing.T) {
 				if readOnly {
 					kind = "Directory"
 				}
-				if err := p.Volume(host.Volume{Name: "v", HostPath: tt.path, HostPathType: kind}); (err == nil) != allowed {
+				if err := judge(p, host.Volume{Name: "v", HostPath: tt.path, HostPathType: kind}); (err == nil) != allowed {
 					t.Errorf("%s volume: %v", kind, err)
 				}
 			}

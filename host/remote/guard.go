@@ -17,7 +17,8 @@ import (
 type Policy interface {
 	Sandbox(cfg *runtimeapi.PodSandboxConfig) error
 	Container(cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) error
-	Volume(v host.Volume) error
+	// Volume returns the volume as it was judged.
+	Volume(v host.Volume) (host.Volume, error)
 }
 
 // guard asks the policy, if there is one, and tells the host's owner of refusals.
@@ -40,11 +41,12 @@ func (g guard) container(cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.Po
 	return g.told(g.policy.Container(cfg, sandbox), "container "+cfg.GetMetadata().GetName(), sandbox.GetMetadata().GetUid())
 }
 
-func (g guard) volume(uid string, v host.Volume) error {
+func (g guard) volume(uid string, v host.Volume) (host.Volume, error) {
 	if g.policy == nil {
-		return nil
+		return v, nil
 	}
-	return g.told(g.policy.Volume(v), "volume "+v.Name, uid)
+	judged, err := g.policy.Volume(v)
+	return judged, g.told(err, "volume "+v.Name, uid)
 }
 
 // checkpoint judges the calls that copy a container to a file anywhere on the machine, and back. Nodes do not need them.

@@ -27,7 +27,7 @@ func (noPolicy) Sandbox(*runtimeapi.PodSandboxConfig) error { return errRefused 
 func (noPolicy) Container(*runtimeapi.ContainerConfig, *runtimeapi.PodSandboxConfig) error {
 	return errRefused
 }
-func (noPolicy) Volume(host.Volume) error { return errRefused }
+func (noPolicy) Volume(host.Volume) (host.Volume, error) { return host.Volume{}, errRefused }
 
 // TestWhatThePolicyRefusesNeverReachesTheMachine: there is nothing behind the guard that could be called.
 func TestWhatThePolicyRefusesNeverReachesTheMachine(t *testing.T) {
@@ -73,7 +73,11 @@ func TestWhatThePolicyRefusesNeverReachesTheMachine(t *testing.T) {
 
 func TestWithoutAPolicyEverythingIsAllowed(t *testing.T) {
 	var g guard
-	for _, err := range []error{g.sandbox(nil), g.container(nil, nil), g.volume("u", host.Volume{HostPath: "/h"}), g.checkpoint()} {
+	v, err := g.volume("u", host.Volume{HostPath: "/h"})
+	if v.HostPath != "/h" || v.NoLinks {
+		t.Errorf("the volume became %+v", v)
+	}
+	for _, err := range []error{g.sandbox(nil), g.container(nil, nil), err, g.checkpoint()} {
 		if err != nil {
 			t.Error(err)
 		}

@@ -49,7 +49,7 @@ func (s *service) EnsureVolume(ctx context.Context, r *hostpb.EnsureVolumeReques
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	if err := s.guard.volume(r.GetUid(), volume); err != nil {
+	if volume, err = s.guard.volume(r.GetUid(), volume); err != nil {
 		return nil, err
 	}
 	path, err := s.host.EnsureVolume(ctx, types.UID(r.GetUid()), volume)
@@ -72,9 +72,11 @@ func (s *service) EnsureSubPath(ctx context.Context, r *hostpb.EnsureSubPathRequ
 	}
 	if part.Kind == "" { // a part that is missing is made, and nothing tells later whether it is mounted for writing
 		whole := host.Volume{Name: part.Volume, HostPath: part.HostPath, HostPathType: "DirectoryOrCreate"}
-		if err := s.guard.volume(r.GetUid(), whole); err != nil {
+		judged, err := s.guard.volume(r.GetUid(), whole)
+		if err != nil {
 			return nil, err
 		}
+		part.HostPath, part.NoLinks = judged.HostPath, judged.NoLinks
 	}
 	path, err := s.host.EnsureSubPath(ctx, types.UID(r.GetUid()), part)
 	return &hostpb.EnsureSubPathResponse{Path: path}, toStatus(err)

@@ -100,6 +100,7 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	fileSet := filled[host.FileSet](t)
 	fileSet.Kind = host.ProjectedVolume
 	part := filled[host.SubPath](t)
+	part.NoLinks = false // does not cross the link
 	part.Kind = host.SecretVolume
 	for name, test := range map[string]struct {
 		call   func() (any, error)

@@ -46,6 +46,8 @@ type Manager struct {
 	log     *slog.Logger
 	metrics *metrics
 	slots   chan struct{}
+	// old is for telling once of a host that cannot measure.
+	old sync.Once
 
 	mu sync.Mutex
 	// busy are the pods that are being measured.
@@ -115,6 +117,12 @@ func (m *Manager) look(ctx context.Context, pod *v1.Pod, limits Limits) {
 	begin := m.opts.Clock.Now()
 	usage, err := m.opts.Usage.PodUsage(ctx, host.Pod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, limits.Storage)
 	m.metrics.took.Observe(m.opts.Clock.Since(begin).Seconds())
+	if errdefs.IsNotImplemented(err) {
+		m.old.Do(func() {
+			m.log.Warn("the host cannot tell what pods take of its disk; nothing limits them; update it", "error", err)
+		})
+		return
+	}
 	if err != nil {
 		if ctx.Err() == nil && !errdefs.IsUnavailable(err) {
 			m.log.Warn("cannot tell what a pod takes of the host's disk; it is not limited", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
@@ -83,7 +84,7 @@ func (s *setUp) bound(ctx context.Context, v *v1.Volume) (*v1.PersistentVolume, 
 	name := claimOf(s.pod, v)
 	claim, err := s.opts.Claims.Claim(ctx, s.pod, name)
 	if err == nil {
-		err = usable(claim)
+		err = usable(claim, s.pod)
 	} else {
 		err = fmt.Errorf("failed to fetch PVC from API server: %w", err)
 	}
@@ -107,10 +108,11 @@ func (s *setUp) bound(ctx context.Context, v *v1.Volume) (*v1.PersistentVolume, 
 	return pv, checkMode(&s.pod.Spec, v.Name, pv)
 }
 
-// usable says whether a pod with the claim may start.
-func usable(claim *v1.PersistentVolumeClaim) error {
+// usable says whether a pod may have the claim. One that is being deleted stays as long as pods have it, which is for those only that
+// have begun to run.
+func usable(claim *v1.PersistentVolumeClaim, pod *v1.Pod) error {
 	switch {
-	case claim.DeletionTimestamp != nil:
+	case claim.DeletionTimestamp != nil && !begun(pod):
 		return errors.New("PVC is being deleted")
 	case claim.Status.Phase != v1.ClaimBound:
 		return errors.New("PVC is not bound")
@@ -119,6 +121,14 @@ func usable(claim *v1.PersistentVolumeClaim) error {
 	default:
 		return nil
 	}
+}
+
+// begun says whether a container of the pod was ever started, as far as the API knows.
+func begun(pod *v1.Pod) bool {
+	started := func(s v1.ContainerStatus) bool {
+		return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+	}
+	return slices.ContainsFunc(pod.Status.InitContainerStatuses, started) || slices.ContainsFunc(pod.Status.ContainerStatuses, started)
 }
 
 // boundTo says whether a PersistentVolume is the claim's, too.

@@ -221,3 +221,31 @@ func TestClaimThatCannotBeReadIsNotALostHost(t *testing.T) {
 		t.Errorf("got %v, calls %q", err, dirs.calls)
 	}
 }
+
+func TestClaimThatIsDeletedStaysWithAPodThatHasBegun(t *testing.T) {
+	going := func(_ *v1.Pod, c *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) {
+		c.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now()))
+	}
+	pod, objects := claimed()
+	dirs := &fakeDirs{}
+	m := newManager(dirs, objects)
+	if err := m.Prepare(t.Context(), pod, false); err != nil {
+		t.Fatal(err)
+	}
+	_, gone := claimed(going)
+	*objects = *gone
+	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
+	if err := m.Prepare(t.Context(), pod, false); err != nil || len(dirs.volumes) != 1 {
+		t.Errorf("a debug container: %v, volumes %v", err, dirs.volumes)
+	}
+	for what, status := range map[string]v1.ContainerStatus{
+		"running": {State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}, "ended": {State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}},
+		"started again": {LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}, "waiting": {},
+	} {
+		pod.Status.ContainerStatuses = []v1.ContainerStatus{status}
+		err := newManager(&fakeDirs{}, objects).Prepare(t.Context(), pod, false)
+		if begun := what != "waiting"; begun != (err == nil) {
+			t.Errorf("%s, after a restart of the node: %v", what, err)
+		}
+	}
+}

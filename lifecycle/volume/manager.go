@@ -109,6 +109,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, anew bool) error {
 		return fmt.Errorf("making the directories of pod \"%s/%s\": %w", pod.Namespace, pod.Name, err)
 	}
 	s := m.newSetUp(pod, before)
+	s.anew = anew
 	if err := s.run(ctx, func(*v1.Volume) bool { return true }); err != nil {
 		before.places, before.written = s.places, s.written
 		m.remember(pod.UID, before)

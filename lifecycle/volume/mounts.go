@@ -80,7 +80,7 @@ func (m *Manager) mount(ctx context.Context, in MountInput, i int, places map[st
 	out := &runtimeapi.Mount{
 		HostPath: volumeAt.path, ContainerPath: absolute(mount.MountPath), Propagation: propagation,
 		Readonly: mount.ReadOnly || volumeAt.readOnly || isImage, RecursiveReadOnly: recursive,
-		SelinuxRelabel: kindOf(volume) != "" && !mountedBefore(container, i), // what is the host's own keeps its labels
+		SelinuxRelabel: kindOf(volume) != "" && !labelledBefore(container, i), // what is the host's own keeps its labels
 	}
 	switch {
 	case isImage:
@@ -92,9 +92,11 @@ func (m *Manager) mount(ctx context.Context, in MountInput, i int, places map[st
 	return out, err
 }
 
-// mountedBefore says whether an earlier mount of the container is of the same volume.
-func mountedBefore(container *v1.Container, i int) bool {
-	return slices.ContainsFunc(container.VolumeMounts[:i], func(m v1.VolumeMount) bool { return m.Name == container.VolumeMounts[i].Name })
+// labelledBefore says whether an earlier mount of the container is of all of the same volume: a part of it may lie elsewhere.
+func labelledBefore(container *v1.Container, i int) bool {
+	return slices.ContainsFunc(container.VolumeMounts[:i], func(m v1.VolumeMount) bool {
+		return m.Name == container.VolumeMounts[i].Name && m.SubPath == "" && m.SubPathExpr == ""
+	})
 }
 
 // recursiveReadOnly says whether what is mounted below a mount shall be read-only, too. Messages are the kubelet's.

@@ -10,15 +10,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestVolumesOfThePodAreLabelled, each once, and nothing that is the host's.
+// TestVolumesOfThePodAreLabelled, each once and each part of one, and nothing that is the host's.
 func TestVolumesOfThePodAreLabelled(t *testing.T) {
 	m := newManager(&fakeDirs{}, nil)
 	pod := testPod()
+	c := pod.Spec.Containers[0].DeepCopy()
+	c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: "cache", MountPath: "/again"}, v1.VolumeMount{Name: "parts", MountPath: "/one", SubPath: "1"},
+		v1.VolumeMount{Name: "parts", MountPath: "/two", SubPathExpr: "2"}, v1.VolumeMount{Name: "parts", MountPath: "/all"})
+	pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "parts", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+	pod.Spec.Containers[0] = *c
 	if err := m.Prepare(t.Context(), pod, false); err != nil {
 		t.Fatal(err)
 	}
-	c := pod.Spec.Containers[0].DeepCopy()
-	c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: "cache", MountPath: "/again"})
 	mounts, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: c})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +31,8 @@ func TestVolumesOfThePodAreLabelled(t *testing.T) {
 		got[mount.GetContainerPath()] = mount.GetSelinuxRelabel()
 	}
 	want := map[string]bool{
-		"/run/x.sock": false, "/etc/app": false, "/shared": false, "/var/cache": true, "/again": false, "/dev/termination-log": true,
+		"/run/x.sock": false, "/etc/app": false, "/shared": false, "/var/cache": true, "/again": false, "/one": true, "/two": true, "/all": true,
+		"/dev/termination-log": true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("labelled, by path (-want +got):\n%s", diff)

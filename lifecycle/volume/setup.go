@@ -23,7 +23,9 @@ type setUp struct {
 	pod     *v1.Pod
 	places  map[string]place
 	written map[string]digest
-	causes  []*SetUpError
+	// anew says that nothing that was made before counts.
+	anew   bool
+	causes []*SetUpError
 }
 
 func (m *Manager) newSetUp(pod *v1.Pod, before state) *setUp {
@@ -57,6 +59,9 @@ func (s *setUp) one(ctx context.Context, v *v1.Volume) (err error) {
 		return s.files(ctx, v)
 	}
 	var at place
+	if _, known := s.places[v.Name]; known && !s.anew && claimOf(s.pod, v) != "" {
+		return nil // what has become of the claim since does not concern a pod that has the volume
+	}
 	if claimOf(s.pod, v) != "" {
 		at, err = s.claimed(ctx, v)
 	} else {

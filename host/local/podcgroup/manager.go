@@ -77,7 +77,7 @@ func (m *Manager) set(g group, r host.CgroupResources, bounded bool) error {
 	}
 	if bounded {
 		resources.PidsLimit = ptr.To(orUnlimited(r.PIDs))
-		if cg.Path("pids") == "" && r.PIDs <= 0 {
+		if r.PIDs <= 0 && !limitsPIDs(cg.Path("pids")) {
 			resources.PidsLimit = nil // the machine cannot limit them, and need not
 		}
 		resources.HugetlbLimit = hugePages(cg.Path("hugetlb"), r.HugePages)
@@ -86,6 +86,11 @@ func (m *Manager) set(g group, r host.CgroupResources, bounded bool) error {
 		return fmt.Errorf("setting the resources of control group %s: %w", g.name(m.driver), err)
 	}
 	return nil
+}
+
+// limitsPIDs says whether a group can limit processes. In the unified hierarchy there is a directory whether or not it can.
+func limitsPIDs(dir string) bool {
+	return dir != "" && anyExists(map[string]string{"": filepath.Join(dir, "pids.max")})
 }
 
 // hugePages limits the pages of each size that the group can be limited in. They are not given out unless they are asked for.

@@ -27,7 +27,9 @@ type fakeGroups struct {
 	busy   int // how often the next removals fail
 	// noHugetlb and noPIDs say that the machine lacks the controller.
 	noHugetlb, noPIDs bool
-	configs           []cgroups.Cgroup
+	// unified says that a group has one directory for all controllers.
+	unified bool
+	configs []cgroups.Cgroup
 }
 
 // fakeGroup implements what a Manager uses of a group.
@@ -43,7 +45,10 @@ func (g fakeGroup) Apply(pid int) error {
 	if pid != -1 {
 		return errors.New("a process must not join")
 	}
-	return os.MkdirAll(g.path(), 0o755)
+	if err := os.MkdirAll(g.path(), 0o755); err != nil || g.f.noPIDs {
+		return err
+	}
+	return os.WriteFile(filepath.Join(g.path(), "pids.max"), nil, 0o644)
 }
 
 func (g fakeGroup) Set(r *cgroups.Resources) error {
@@ -57,7 +62,7 @@ func (g fakeGroup) GetPaths() map[string]string {
 
 // Path is that of the group for the controllers that the machine has.
 func (g fakeGroup) Path(controller string) string {
-	if controller == "hugetlb" && g.f.noHugetlb || controller == "pids" && g.f.noPIDs {
+	if controller == "hugetlb" && g.f.noHugetlb || controller == "pids" && g.f.noPIDs && !g.f.unified {
 		return ""
 	}
 	return g.path()
@@ -169,13 +174,15 @@ func TestPIDsAndHugePagesOfAGroup(t *testing.T) {
 }
 
 func TestMachineWithoutAControllerIsNotAskedToLimit(t *testing.T) {
-	m, f := newFake(t, "cgroupfs")
-	f.noHugetlb, f.noPIDs = true, true
-	if _, err := m.Ensure(host.PodCgroup{UID: uid, Class: v1.PodQOSGuaranteed}); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.set["/tombolo/kubepods/pod"+uid]; got.PidsLimit != nil || got.HugetlbLimit != nil {
-		t.Errorf("limits of pids %v, of huge pages %v", got.PidsLimit, got.HugetlbLimit)
+	for _, unified := range []bool{false, true} {
+		m, f := newFake(t, "cgroupfs")
+		f.noHugetlb, f.noPIDs, f.unified = true, true, unified
+		if _, err := m.Ensure(host.PodCgroup{UID: uid, Class: v1.PodQOSGuaranteed}); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.set["/tombolo/kubepods/pod"+uid]; got.PidsLimit != nil || got.HugetlbLimit != nil {
+			t.Errorf("unified %v: limits of pids %v, of huge pages %v", unified, got.PidsLimit, got.HugetlbLimit)
+		}
 	}
 }
 
