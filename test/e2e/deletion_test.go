@@ -74,7 +74,7 @@ func (k *tester) requireStopped(d deletion) {
 func TestDeletionKeepsOneBudgetForHookTermAndKill(t *testing.T) {
 	k := on(t, require(t).calm)
 	const budget = 10 * time.Second
-	pod := k.awaitPodReady(k.create(k.pod("stubborn", `trap "touch /marks/term" TERM; touch /marks/up; while :; do sleep 0.1; done`,
+	pod := k.awaitPodReady(k.create(k.pod("stubborn", `trap "touch /marks/term" TERM; touch /marks/up; sleep 1d & while :; do wait; done`,
 		grace(10), preStop(`touch /marks/hook-began; sleep 3; touch /marks/hook-ended`))))
 	k.awaitMark("up")
 	d := k.watchDeletion(pod, usual)
@@ -110,7 +110,7 @@ func TestDeletionDuringInitIsAsCareful(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
 	pod := k.create(k.pod("early", `touch /marks/main`, grace(15),
-		initContainer("prepare", `trap "sleep 3; touch /marks/cleaned; exit 0" TERM; touch /marks/up; while :; do sleep 0.1; done`)))
+		initContainer("prepare", `trap "sleep 3; touch /marks/cleaned; exit 0" TERM; touch /marks/up; sleep 1d & while :; do wait; done`)))
 	k.awaitMark("up")
 	d := k.watchDeletion(pod, usual)
 	k.requireStopped(d)
@@ -129,7 +129,7 @@ func TestDeletionDuringInitIsAsCareful(t *testing.T) {
 // TestShorterGraceOfASecondDeletionCounts: a user loses patience. It has the machine to itself.
 func TestShorterGraceOfASecondDeletionCounts(t *testing.T) {
 	k := on(t, require(t).calm)
-	pod := k.awaitPodReady(k.create(k.pod("patience", `trap "" TERM; touch /marks/up; while :; do sleep 0.1; done`, grace(300))))
+	pod := k.awaitPodReady(k.create(k.pod("patience", `trap "" TERM; touch /marks/up; sleep 1d & while :; do wait; done`, grace(300))))
 	k.awaitMark("up")
 	k.remove(pod)
 	k.await(pod, usual, "is being deleted", func(p *v1.Pod) error {
@@ -166,7 +166,7 @@ func TestNaturalExitRunsNoHook(t *testing.T) {
 func TestForceDeletedPodAndItsSuccessorOfTheSameName(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
-	old := k.awaitPodReady(k.create(k.pod("same", `trap "sleep 1; exit 0" TERM; while :; do sleep 0.1; done`, grace(20))))
+	old := k.awaitPodReady(k.create(k.pod("same", `trap "sleep 1; exit 0" TERM; sleep 1d & while :; do wait; done`, grace(20))))
 	k.forceRemove(old)
 	k.awaitGone(old, usual)
 	successor := k.awaitPodReady(k.create(k.pod("same", `exec sleep 1d`)))
@@ -178,7 +178,7 @@ func TestForceDeletedPodAndItsSuccessorOfTheSameName(t *testing.T) {
 func TestSuccessorOfTheSameNameAfterADeletion(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
-	old := k.awaitPodReady(k.create(k.pod("same", `trap "sleep 3; exit 0" TERM; while :; do sleep 0.1; done`, grace(20))))
+	old := k.awaitPodReady(k.create(k.pod("same", `trap "sleep 3; exit 0" TERM; sleep 1d & while :; do wait; done`, grace(20))))
 	k.remove(old)
 	k.awaitGone(old, usual)
 	successor := k.awaitPodReady(k.create(k.pod("same", `exec sleep 1d`)))

@@ -66,7 +66,7 @@ func TestAnnotatedJobRunsItsCleanupHookOnceAfterItsNaturalExit(t *testing.T) {
 	t.Run("deleted while it runs", func(t *testing.T) {
 		t.Parallel()
 		k := k.part(t)
-		pod := k.awaitPodReady(k.create(k.pod("deleted", `trap "exit 0" TERM; while :; do sleep 0.1; done`, onExit, grace(20),
+		pod := k.awaitPodReady(k.create(k.pod("deleted", `trap "exit 0" TERM; sleep 1d & while :; do wait; done`, onExit, grace(20),
 			restart(v1.RestartPolicyNever), preStop(`echo x >> /marks/deleted-hook`))))
 		k.remove(pod)
 		k.awaitGone(pod, usual)

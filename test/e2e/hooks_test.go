@@ -32,7 +32,7 @@ func sleepHook(seconds int64) v1.LifecycleHandler {
 // answers is a script that serves HTTP and marks each request of /cgi-bin/hook. It takes some seconds to stop.
 func answers(mark, stop string) string {
 	return fmt.Sprintf(`mkdir -p /www/cgi-bin; printf '#!/bin/sh\necho x >> /marks/%[1]s\nprintf "Content-Type: text/plain\\r\\n\\r\\nok"\n' > /www/cgi-bin/hook
-chmod +x /www/cgi-bin/hook; httpd -f -p %[2]d -h /www & trap "touch /marks/web-term; %[3]s; exit 0" TERM; while :; do sleep 0.1; done`, mark, httpPort, stop)
+chmod +x /www/cgi-bin/hook; httpd -f -p %[2]d -h /www & trap "touch /marks/web-term; %[3]s; exit 0" TERM; sleep 1d & while :; do wait; done`, mark, httpPort, stop)
 }
 
 // web adds a container, first of all, that answers. The next is started when it listens.
@@ -160,8 +160,8 @@ func TestContainerThatEndsDuringItsPreStopHookIsNotWaitedFor(t *testing.T) {
 func TestPodThatRanTooLongFailsWhenItsContainersAreGone(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
-	const deadline = 30 * time.Second // counts from before the sandbox is made
-	pod := k.create(k.pod("overdue", `trap "touch /marks/term" TERM; while :; do sleep 0.1; done`, grace(10), func(p *v1.Pod) {
+	const deadline = time.Minute // counts from before the sandbox is made
+	pod := k.create(k.pod("overdue", `trap "touch /marks/term" TERM; sleep 1d & while :; do wait; done`, grace(10), func(p *v1.Pod) {
 		p.Spec.ActiveDeadlineSeconds = new(int64(deadline.Seconds()))
 	}))
 	k.awaitMark("term")

@@ -96,7 +96,7 @@ func TestKubeletAPIRefusesStrangers(t *testing.T) {
 func TestPodOnANodeWithItsHostInProcess(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).shore)
-	pod := k.create(k.pod("ashore", `trap "echo told to stop; exit 0" TERM; echo running; while :; do sleep 0.1; done`,
+	pod := k.create(k.pod("ashore", `trap "echo told to stop; exit 0" TERM; echo running; sleep 1d & while :; do wait; done`,
 		grace(20), preStop(`touch /marks/hook`), initContainer("first", `touch /marks/first`)))
 	pod = k.awaitPodReady(pod)
 	k.awaitMark("first")

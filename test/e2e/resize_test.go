@@ -144,7 +144,7 @@ func TestResizeThatTakesMemoryInUseIsToldAndKillsNothing(t *testing.T) {
 func TestResizeRestartsContainersThatAskForIt(t *testing.T) {
 	t.Parallel()
 	k := on(t, require(t).calm)
-	pod := k.awaitPodReady(k.create(k.pod("picky", `echo x >> /marks/main; trap "exit 0" TERM; while :; do sleep 0.1; done`, func(p *v1.Pod) {
+	pod := k.awaitPodReady(k.create(k.pod("picky", `echo x >> /marks/main; trap "exit 0" TERM; sleep 1d & while :; do wait; done`, func(p *v1.Pod) {
 		p.Spec.Containers = append(p.Spec.Containers, shell("other", "echo x >> /marks/other; exec sleep 1d"))
 		p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{
 			{ResourceName: v1.ResourceCPU, RestartPolicy: v1.NotRequired}, {ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer},

@@ -29,7 +29,7 @@ func sidecar(name, script string, edit ...func(*v1.Container)) func(*v1.Pod) {
 
 // serves is a script that marks its start, its stop signal and, some time later, its end.
 func serves(name, begin, end string) string {
-	return fmt.Sprintf(`trap "touch /marks/%[1]s-term; %[3]s; touch /marks/%[1]s-end; exit 0" TERM; touch /marks/%[1]s-up; %[2]s; touch /marks/%[1]s-ready; while :; do sleep 0.1; done`,
+	return fmt.Sprintf(`trap "touch /marks/%[1]s-term; %[3]s; touch /marks/%[1]s-end; exit 0" TERM; touch /marks/%[1]s-up; %[2]s; touch /marks/%[1]s-ready; sleep 1d & while :; do wait; done`,
 		name, begin, end)
 }
 

@@ -40,7 +40,7 @@ func (k *tester) restartNodeWith(flags ...string) {
 // manifest is a version of a static pod. It marks each start of the version and each stop.
 func (k *tester) manifest(name, version string) []byte {
 	k.Helper()
-	pod := k.pod(name, fmt.Sprintf(`trap "echo x >> /marks/%[1]s-term; exit 0" TERM; echo here I am; echo x >> /marks/%[1]s-%[2]s; while :; do sleep 0.1; done`,
+	pod := k.pod(name, fmt.Sprintf(`trap "echo x >> /marks/%[1]s-term; exit 0" TERM; echo here I am; echo x >> /marks/%[1]s-%[2]s; sleep 1d & while :; do wait; done`,
 		name, version), grace(20))
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	text, err := json.Marshal(pod)

@@ -53,8 +53,8 @@ func setting[T any](k *tester, variable string, usual T, parse func(string) (T, 
 // probes. It leaves a line in a mark for each start of each part.
 func (k *tester) full(name string) *v1.Pod {
 	line := func(part string) string { return fmt.Sprintf("echo x >> /marks/%s-%s", name, part) }
-	return k.pod(name, line("main")+`; trap "exit 0" TERM; while :; do sleep 0.2; done`, grace(60),
-		sidecar("side", line("side")+`; trap "exit 0" TERM; while :; do sleep 0.2; done`, func(c *v1.Container) { c.StartupProbe = patient(execHandler("true")) }),
+	return k.pod(name, line("main")+`; trap "exit 0" TERM; sleep 1d & while :; do wait; done`, grace(60),
+		sidecar("side", line("side")+`; trap "exit 0" TERM; sleep 1d & while :; do wait; done`, func(c *v1.Container) { c.StartupProbe = patient(execHandler("true")) }),
 		initContainer("init", line("init")), readiness(patient(execHandler("true"))), liveness(patient(execHandler("true"))),
 		func(p *v1.Pod) {
 			begin, end := execHook(line("poststart")+"; sleep 1"), execHook(line("prestop")+"; sleep 1")
@@ -106,7 +106,7 @@ func linkCutInTheMiddle(k *tester) {
 		return k.create(pod)
 	}
 	probed := k.hold(create(k.full("probed")))
-	ending := k.awaitPodReady(create(k.pod("ending", `trap "echo x >> /marks/ending-term; exit 0" TERM; while :; do sleep 0.1; done`,
+	ending := k.awaitPodReady(create(k.pod("ending", `trap "echo x >> /marks/ending-term; exit 0" TERM; sleep 1d & while :; do wait; done`,
 		grace(60), preStop(`echo x >> /marks/ending-hook; sleep 4; echo x >> /marks/ending-hook-ended`))))
 	hook := execHook(`echo x >> /marks/hooked-hook; sleep 4; echo x >> /marks/hooked-hook-ended`)
 	hooked := create(k.pod("hooked", `echo x >> /marks/hooked-main; exec sleep 1d`, postStart(hook)))

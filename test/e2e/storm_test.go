@@ -94,10 +94,10 @@ func (k *tester) requireUnchanged(u unchanged) {
 func killedNodeCatchesUp(k *tester) {
 	// One that has a restart behind it.
 	steady := k.create(k.pod("steady", `echo x >> /marks/steady; test $(wc -l < /marks/steady) -ge 2 && exec sleep 1d`))
-	deleted := k.create(k.pod("deleted", `trap "exit 0" TERM; while :; do sleep 0.1; done`, grace(20), preStop(`echo x >> /marks/deleted-hook; sleep 1`)))
+	deleted := k.create(k.pod("deleted", `trap "exit 0" TERM; sleep 1d & while :; do wait; done`, grace(20), preStop(`echo x >> /marks/deleted-hook; sleep 1`)))
 	starting := k.create(k.pod("starting", `echo x >> /marks/main; exec sleep 1d`,
 		initContainer("init", `echo x >> /marks/init; until [ -e /marks/go ]; do sleep 0.1; done`)))
-	orphan := k.create(k.pod("orphan", `trap "exit 0" TERM; while :; do sleep 0.1; done`))
+	orphan := k.create(k.pod("orphan", `trap "exit 0" TERM; sleep 1d & while :; do wait; done`))
 	k.await(steady, usual, "runs after a restart", func(p *v1.Pod) error {
 		if len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount == 1 {
 			return ready(p)
@@ -137,7 +137,7 @@ func killedNodeCatchesUp(k *tester) {
 }
 
 func stoppedNode(k *tester) {
-	held := k.hold(k.create(k.pod("steady", `trap "touch /marks/term" TERM; while :; do sleep 0.1; done`)))
+	held := k.hold(k.create(k.pod("steady", `trap "touch /marks/term" TERM; sleep 1d & while :; do wait; done`)))
 	must(k.T, k.nodeProc.Stop(k.Context())) // SIGTERM
 	if err := k.nodeProc.Err(); err != nil {
 		k.Errorf("tombolo node ended with %v; log %s", err, k.nodeProc.LogFile())
@@ -175,7 +175,7 @@ func nodeKilledWhilePodsStart(k *tester) {
 }
 
 func nodeKilledWhilePodEnds(k *tester) {
-	pod := k.awaitPodReady(k.create(k.pod("ending", `trap "touch /marks/term; exit 0" TERM; while :; do sleep 0.1; done`,
+	pod := k.awaitPodReady(k.create(k.pod("ending", `trap "touch /marks/term; exit 0" TERM; sleep 1d & while :; do wait; done`,
 		grace(20), preStop(`echo x >> /marks/hook; sleep 4; echo x >> /marks/hook-ended`))))
 	begin := time.Now()
 	k.remove(pod)
@@ -197,7 +197,7 @@ func nodeKilledWhilePodEnds(k *tester) {
 
 func killedHost(k *tester) {
 	held := k.hold(k.create(k.pod("steady", `exec sleep 1d`)))
-	deleted := k.awaitPodReady(k.create(k.pod("deleted", `trap "exit 0" TERM; while :; do sleep 0.1; done`, grace(120), preStop(`echo x >> /marks/hook`))))
+	deleted := k.awaitPodReady(k.create(k.pod("deleted", `trap "exit 0" TERM; sleep 1d & while :; do wait; done`, grace(120), preStop(`echo x >> /marks/hook`))))
 	must(k.T, k.hostProc.Kill())
 	began := time.Now()
 	eventually(k.T, 40*time.Second, "the node is NotReady and names the link", func() error {
