@@ -51,8 +51,8 @@ func TestProcessesAndLinkComeAndGo(t *testing.T) {
 	})
 }
 
+// TestManyPodsOutliveWhatBreaks is not run beside others: the pods that it starts at once take all of the processor for minutes.
 func TestManyPodsOutliveWhatBreaks(t *testing.T) {
-	t.Parallel()
 	runAlone(t, require(t).squall, []disturbance{
 		{"a link that is cut while pods start, run hooks, are probed and end changes nothing", linkCutInTheMiddle},
 		{"both processes killed again and again while pods come and go", bothKilledWhilePodsComeAndGo},
