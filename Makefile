@@ -16,7 +16,7 @@ E2E ?= ./test/...
 ARGS ?=
 # What make fuzz runs, and how many times each (or for how long: FUZZTIME=1m). Go may fail a target whose time is up while it is busy.
 # host/local/probe is left out: an answer that never ends takes as long as a probe may.
-FUZZ ?= ./host/local ./host/local/fileset ./host/policy ./lifecycle/image/... ./lifecycle/podenv ./cri
+FUZZ ?= ./host/local ./host/local/fileset ./host/policy ./lifecycle/image/... ./lifecycle/podenv ./cri ./link/sshlink
 FUZZTIME ?= 3000x
 
 .PHONY: help

@@ -3,12 +3,13 @@
 
 // Package link is how a node reaches a host. A Link dials one target and knows how the connection is doing: whether it is
 // up, since when, and what the last error was. Certificates are the identities of both ends of a tls:// link; they are
-// read again when their files change.
+// read again when their files change. How a host is reached over SSH is in sshlink.
 //
-// It must not know what goes over the connections, and imports nothing else of this module. A new kind of link is a new
+// It must not know what goes over the connections, and imports nothing of this module but what is below it. A new kind of link is a new
 // scheme in ParseTarget and a new dial function.
 //
 // # Concurrency
 //
-// Everything here may be used by any number of goroutines. No goroutine is started.
+// Everything here may be used by any number of goroutines. The only goroutines are those of
+// sshlink.
 package link

@@ -17,6 +17,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
 
 // unacknowledgedTimeout is how long sent bytes may stay unacknowledged before the kernel gives a connection up. Without it
@@ -30,7 +32,9 @@ type Options struct {
 	Certificates *Certificates
 	// ServerName is the name that the host's certificate must carry, by default the host part of the target.
 	ServerName string
-	Clock      clock.PassiveClock
+	// SSH says how to log in to the host and what to start there. Required for SchemeSSH. Address and Note are set by New.
+	SSH   *sshlink.Options
+	Clock clock.PassiveClock
 	// Logger is told when the link comes up or goes down. Default: none.
 	Logger *slog.Logger
 }
@@ -40,6 +44,7 @@ type Link struct {
 	target     Target
 	certs      *Certificates
 	serverName string
+	ssh        *sshlink.Dialer
 	tracker    *tracker
 }
 
@@ -60,12 +65,32 @@ func New(o Options) (*Link, error) {
 			o.ServerName = host
 		}
 	}
-	return &Link{
+	l := &Link{
 		target:     o.Target,
 		certs:      o.Certificates,
 		serverName: o.ServerName,
 		tracker:    newTracker(o.Target.String(), o.Clock, o.Logger),
-	}, nil
+	}
+	if o.Target.Scheme == SchemeSSH {
+		var err error
+		if l.ssh, err = newSSH(o, l.tracker); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func newSSH(o Options, t *tracker) (*sshlink.Dialer, error) {
+	if o.SSH == nil {
+		return nil, fmt.Errorf("target %s needs something to log in with: %w", o.Target, errdefs.ErrInvalidArgument)
+	}
+	address, err := sshlink.ParseAddress(o.Target.Address)
+	if err != nil {
+		return nil, fmt.Errorf("target %s: %w", o.Target, err)
+	}
+	options := *o.SSH
+	options.Address, options.Note = address, t.note
+	return sshlink.New(options, dialTCP)
 }
 
 // Target returns where the link leads.
@@ -92,11 +117,13 @@ func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (l *Link) dial(ctx context.Context) (net.Conn, error) {
-	if l.target.Scheme == SchemeUnix {
+	switch l.target.Scheme {
+	case SchemeUnix:
 		return (&net.Dialer{}).DialContext(ctx, "unix", l.target.Address)
+	case SchemeSSH:
+		return l.ssh.Dial(ctx)
 	}
-	dialer := &net.Dialer{Control: giveUpWhenUnacknowledged}
-	raw, err := dialer.DialContext(ctx, "tcp", l.target.Address)
+	raw, err := dialTCP(ctx, l.target.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +132,10 @@ func (l *Link) dial(ctx context.Context) (net.Conn, error) {
 		return nil, errors.Join(err, raw.Close())
 	}
 	return secured, nil
+}
+
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	return (&net.Dialer{Control: giveUpWhenUnacknowledged}).DialContext(ctx, "tcp", address)
 }
 
 // giveUpWhenUnacknowledged sets TCP_USER_TIMEOUT on a socket before it is used.

@@ -349,7 +349,7 @@ func TestParseTarget(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "/run/containerd.sock", "unix://run/x", "tls://host", "tls://:8470", "tls://2001:db8::1:1", "ssh://x", "http://x:1"} {
+	for _, text := range []string{"", "/run/containerd.sock", "unix://run/x", "tls://host", "tls://:8470", "tls://2001:db8::1:1", "http://x", "http://x:1"} {
 		if got, err := ParseTarget(text); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
@@ -357,12 +357,15 @@ func TestParseTarget(t *testing.T) {
 }
 
 func FuzzParseTarget(f *testing.F) {
-	for _, seed := range []string{"unix:///a", "tls://a:1", "tls://[::1]:1", "x://", ""} {
+	for _, seed := range []string{"unix:///a", "tls://a:1", "tls://[::1]:1", "x://", "", "ssh://a@b", "ssh://a@[::1]:1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		target, err := ParseTarget(text)
-		if err == nil && target.String() != text {
+		if err != nil {
+			return
+		}
+		if again, err := ParseTarget(target.String()); err != nil || again != target || target.Scheme != SchemeSSH && target.String() != text {
 			t.Errorf("%q became %q", text, target)
 		}
 	})

@@ -39,6 +39,7 @@ type tracker struct {
 	loggedAt time.Time
 	logged   string
 	closed   bool
+	noted    bool // state.Err is what a connection waits for
 }
 
 func newTracker(target string, clk clock.PassiveClock, logger *slog.Logger) *tracker {
@@ -70,7 +71,7 @@ func (t *tracker) connected(c *conn) {
 	if t.state.Up {
 		return
 	}
-	t.state = State{Up: true, Since: t.clock.Now()}
+	t.state, t.noted = State{Up: true, Since: t.clock.Now()}, false
 	t.logger.Info("link is up", "target", t.target)
 }
 
@@ -81,9 +82,19 @@ func (t *tracker) failed(err error) {
 	if t.closed || t.state.Up {
 		return // when up, another connection is in use; this one was of no consequence
 	}
-	t.state.Err = err
+	t.state.Err, t.noted = err, false
 	if t.due(err) {
 		t.logger.Warn("link cannot be made", "target", t.target, "error", err)
+	}
+}
+
+// note records what a connection that is being made is waiting for, unless something more telling is known.
+func (t *tracker) note(waiting error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed && !t.state.Up && (t.state.Err == nil || t.noted) {
+		t.noted = true
+		t.state.Err = fmt.Errorf("dialing %s: %w", t.target, waiting)
 	}
 }
 

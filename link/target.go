@@ -13,6 +13,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
 
 // Schemes of targets.
@@ -21,22 +23,24 @@ const (
 	SchemeUnix = "unix"
 	// SchemeTLS is a host process, reached over TCP with TLS 1.3 and certificates on both sides.
 	SchemeTLS = "tls"
+	// SchemeSSH is a machine with an SSH server, on which a host process is started for each connection.
+	SchemeSSH = "ssh"
 )
 
 // Target is where a link leads.
 type Target struct {
 	// Scheme is one of the Scheme constants.
 	Scheme string
-	// Address is a socket path for SchemeUnix and host:port for SchemeTLS.
+	// Address is a socket path for SchemeUnix, host:port for SchemeTLS and user@host:port for SchemeSSH.
 	Address string
 }
 
-// ParseTarget reads a target from its text form: unix:///run/containerd/containerd.sock or tls://host:port. An error is
-// InvalidArgument.
+// ParseTarget reads a target from its text form: unix:///run/containerd/containerd.sock, tls://host:port or
+// ssh://user@host[:port]. An error is InvalidArgument.
 func ParseTarget(text string) (Target, error) {
 	scheme, address, ok := strings.Cut(text, "://")
 	if !ok {
-		return Target{}, fmt.Errorf("target %q: use unix:///path/of/containerd.sock or tls://host:port: %w", text, errdefs.ErrInvalidArgument)
+		return Target{}, fmt.Errorf("target %q: use unix:///path/of/containerd.sock, tls://host:port or ssh://user@host: %w", text, errdefs.ErrInvalidArgument)
 	}
 	switch scheme {
 	case SchemeUnix:
@@ -51,8 +55,14 @@ func ParseTarget(text string) (Target, error) {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return Target{}, fmt.Errorf("target %q: give a port from 1 to 65535, as in tls://%s: %w", text, net.JoinHostPort(host, "8470"), errdefs.ErrInvalidArgument)
 		}
+	case SchemeSSH:
+		parsed, err := sshlink.ParseAddress(address)
+		if err != nil {
+			return Target{}, fmt.Errorf("target ssh://user@host[:port]: %w", err)
+		}
+		address = parsed.String()
 	default:
-		return Target{}, fmt.Errorf("target %q: scheme %q is not known, use unix or tls: %w", text, scheme, errdefs.ErrInvalidArgument)
+		return Target{}, fmt.Errorf("target %q: scheme %q is not known, use unix, tls or ssh: %w", text, scheme, errdefs.ErrInvalidArgument)
 	}
 	return Target{Scheme: scheme, Address: address}, nil
 }

@@ -23,15 +23,26 @@ func TestParseTargetRefusesWhatCannotBeDialled(t *testing.T) {
 		"tls://a b:1":     "use tls://host:port",
 		"tls://a/b:1":     "use tls://host:port",
 		"tls://unix://:1": "use tls://host:port",
+		"ssh://edge":      "use user@host",
+		"ssh://a@edge:0":  "give a port from 1 to 65535",
+		"http://edge":     "use unix, tls or ssh",
 	} {
 		got, err := ParseTarget(text)
-		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), remedy) {
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), strings.TrimPrefix(text, "ssh://")) || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("%q: %+v, %v, want %q", text, got, err, remedy)
 		}
 	}
 	for _, text := range []string{"tls://EDGE.example.com.:1", "tls://[fe80::1%eth0]:65535"} {
 		if _, err := ParseTarget(text); err != nil {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestPortOfSSHIsFilledIn(t *testing.T) {
+	for text, want := range map[string]string{"ssh://root@edge": "ssh://root@edge:22", "ssh://root@[::1]": "ssh://root@[::1]:22"} {
+		if got, err := ParseTarget(text); err != nil || got.String() != want {
+			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
 }

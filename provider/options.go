@@ -57,7 +57,7 @@ type Options struct {
 	// UnsafeSysctls are sysctls that pods may set besides the safe ones: names, or beginnings of names and an asterisk.
 	UnsafeSysctls []string
 
-	// Host says where the host is. Its Clock, Logger and Version are filled in.
+	// Host says where the host is. Its Clock, Logger, Version and Registerer are filled in.
 	Host hostconn.Options
 
 	// StaticPods says where manifests of pods are that do not come from the API.
@@ -86,5 +86,6 @@ func (o *Options) complete() error {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Host.Clock, o.Host.Logger, o.Host.Version = o.Clock, o.Logger.With("part", "host"), o.Version
+	o.Host.Registerer = o.Registry
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host/local"
@@ -48,6 +49,7 @@ type hostOptions struct {
 	rootDir        string
 	podLogsDir     string
 	listen         string
+	stdio          bool
 	files          link.Files
 	policy         string
 	metricsAddress string
@@ -60,6 +62,7 @@ func (o *hostOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories")
 	fs.StringVar(&o.policy, "policy", "", "file that says what pods may do to this machine; without it, everything that a node asks for")
 	fs.StringVar(&o.listen, "listen", defaultHostListen, "address and port to serve nodes on")
+	fs.BoolVar(&o.stdio, "stdio", false, "serve one node on standard input and output, and end with it: what a node runs over ssh://; without certificates, since who starts it is trusted")
 	fs.StringVar(&o.files.CertFile, "tls-cert-file", "", "certificate of this host (tombolo pki host)")
 	fs.StringVar(&o.files.KeyFile, "tls-private-key-file", "", "key of the certificate")
 	fs.StringVar(&o.files.CAFile, "client-ca-file", "", "authority that the certificates of nodes must come from")
@@ -79,6 +82,19 @@ func (o *hostOptions) validate() error {
 			problems = append(problems, fmt.Errorf("--%s %q: give an absolute path", path.flag, path.value))
 		}
 	}
+	if o.stdio {
+		problems = append(problems, o.checkStdio()...)
+	} else {
+		problems = append(problems, o.checkServing()...)
+	}
+	if len(problems) > 0 {
+		return usageError{errors.Join(problems...)}
+	}
+	return nil
+}
+
+// checkServing finds what is wrong with the flags for serving on a port.
+func (o *hostOptions) checkServing() (problems []error) {
 	for _, file := range []struct{ flag, value, remedy string }{
 		{"tls-cert-file", o.files.CertFile, "make one with: tombolo pki host"},
 		{"tls-private-key-file", o.files.KeyFile, "it is made together with the certificate"},
@@ -96,10 +112,7 @@ func (o *hostOptions) validate() error {
 			problems = append(problems, fmt.Errorf("--%s %q: give address:port or :port, with a port up to 65535", address.flag, address.value))
 		}
 	}
-	if len(problems) > 0 {
-		return usageError{errors.Join(problems...)}
-	}
-	return nil
+	return problems
 }
 
 // isListenAddress says whether text is address:port. Port 0 is one that the system chooses.
@@ -119,7 +132,9 @@ func newHostCommand(p *process) *cobra.Command {
 		Short: "Serve this machine's containerd to a node",
 		Long: `Runs beside containerd and serves it, and what else of this machine pods need, to nodes that show a certificate of
 the given authority. It starts whether or not containerd is up, and keeps no state but files below --root. Pods live on
-when it stops.`,
+when it stops.
+
+With --stdio it serves the one node that started it, over SSH, and ends with it.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -141,12 +156,9 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	certificates, err := link.LoadCertificates(o.files, logger)
+	secure, err := o.credentials(logger, registry)
 	if err != nil {
 		return err
-	}
-	if err := certificates.CheckUsage(x509.ExtKeyUsageServerAuth); err != nil {
-		return fmt.Errorf("--tls-cert-file: %w", err)
 	}
 	rules, err := o.loadPolicy(logger)
 	if err != nil {
@@ -166,7 +178,7 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	defer runtime.Close()
 	defer runtimeLink.Close()
 
-	machine, err := local.New(local.Options{
+	machine, err := o.open(ctx, p, local.Options{
 		RootDir:    o.rootDir,
 		PodLogsDir: o.podLogsDir,
 		Runtime:    cri.NewClient(runtime, cri.ClientOptions{Observer: cri.NewMetrics(registry), Clock: p.clock}),
@@ -180,18 +192,37 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	server := remote.NewServer(remote.ServerOptions{
 		Host:        machine,
 		Runtime:     machine.ObserveStreaming(runtime),
-		Credentials: certificates.ServerCredentials(link.ServerOptions{Logger: logger, Registerer: registry}),
+		Credentials: secure,
 		Policy:      rules,
 		Version:     buildVersion(),
 		Clock:       p.clock,
 		Logger:      logger,
 		Registerer:  registry,
 	})
-	err = boundedStop(ctx, logger, func() error { return o.serve(ctx, server, registry, logger) })
+	if o.stdio {
+		err = o.serveStdio(ctx, p, server, logger)
+	} else {
+		err = boundedStop(ctx, logger, func() error { return o.serve(ctx, server, registry, logger) })
+	}
 
 	stopping, cancel := context.WithTimeout(context.Background(), hookStopTimeout)
 	defer cancel()
 	return errors.Join(err, machine.Close(stopping))
+}
+
+// credentials secure the connections, nil where the one connection is secure already.
+func (o *hostOptions) credentials(logger *slog.Logger, registry *prometheus.Registry) (credentials.TransportCredentials, error) {
+	if o.stdio {
+		return nil, nil
+	}
+	certificates, err := link.LoadCertificates(o.files, logger)
+	if err != nil {
+		return nil, err
+	}
+	if err := certificates.CheckUsage(x509.ExtKeyUsageServerAuth); err != nil {
+		return nil, fmt.Errorf("--tls-cert-file: %w", err)
+	}
+	return certificates.ServerCredentials(link.ServerOptions{Logger: logger, Registerer: registry}), nil
 }
 
 // loadPolicy returns the policy of --policy, nil without one.

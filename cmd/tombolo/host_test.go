@@ -94,7 +94,7 @@ func (m *machine) start(t *testing.T, more ...string) (log *output, stop func() 
 	log = &output{}
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, m.args(more...), func(string) (string, bool) { return "", false }, io.Discard, log)
+		code <- run(ctx, m.args(more...), func(string) (string, bool) { return "", false }, nil, io.Discard, log)
 	}()
 	stop = sync.OnceValue(func() int {
 		cancel()

@@ -61,6 +61,7 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 			Kubernetes: config, ClusterID: o.clusterID, ClusterDNS: o.clusterDNS, ClusterDomain: o.clusterDomain,
 			Host: hostconn.Options{
 				Target: o.host, Files: o.hostFiles, ServerName: o.serverName, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
+				SSH: s.ssh,
 			},
 			StaticPods: s.static, UnsafeSysctls: o.unsafeSysctls,
 			MaxPIDs: max(o.maxPIDs, 0), LimitedSwap: o.swapBehavior == limitedSwap,

@@ -22,6 +22,7 @@ import (
 	"github.com/tombolo-dev/tombolo/lifecycle/admission"
 	"github.com/tombolo-dev/tombolo/link"
 	"github.com/tombolo-dev/tombolo/provider"
+	"github.com/tombolo-dev/tombolo/provider/hostconn"
 )
 
 // The kubelet's defaults for the flags of the same names.
@@ -48,6 +49,7 @@ type nodeOptions struct {
 	host       string
 	hostFiles  link.Files
 	serverName string
+	ssh        sshOptions
 	rootDir    string
 	podLogsDir string
 
@@ -82,14 +84,15 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.name, "name", "", "name of the node")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; without it, the service account of the pod this runs in")
 
-	fs.StringVar(&o.host, "host", "", "where the host is: tls://host:port of a tombolo host, or unix:///path/of/containerd.sock for this machine")
+	fs.StringVar(&o.host, "host", "", "where the host is: tls://host:port of a tombolo host, ssh://user@host[:port] of a machine with an SSH server and containerd, or unix:///path/of/containerd.sock for this machine")
 	fs.StringVar(&o.hostFiles.CAFile, "host-ca-file", "", "authority that the host's certificate must come from (tls://)")
 	fs.StringVar(&o.hostFiles.CertFile, "host-cert-file", "", "certificate of this node for the host (tombolo pki node) (tls://)")
 	fs.StringVar(&o.hostFiles.KeyFile, "host-key-file", "", "key of that certificate (tls://)")
 	o.hostFiles.Names = link.FileNames{CA: "--host-ca-file", Cert: "--host-cert-file", Key: "--host-key-file"}
 	fs.StringVar(&o.serverName, "host-server-name", "", "name in the host's certificate, if it is not the one in --host (tls://)")
-	fs.StringVar(&o.rootDir, "root-dir", defaultRootDir, "directory for everything that is kept on this machine (unix://)")
-	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories (unix://)")
+	fs.StringVar(&o.rootDir, "root-dir", defaultRootDir, "directory for everything that is kept on the host (unix://, ssh://)")
+	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories on the host (unix://, ssh://)")
+	o.ssh.addFlags(fs)
 
 	fs.StringVar(&o.nodeIP, "node-ip", "", "address of this process at which the API server reaches the kubelet API; by default the one from which the API server is reached")
 	fs.StringVar(&o.address, "address", defaultKubeletAddress, "address to serve the kubelet API on")
@@ -118,6 +121,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 // nodeSettings are what the flags amount to where they are not plain values.
 type nodeSettings struct {
 	target link.Target
+	ssh    hostconn.SSH
 	nodeIP netip.Addr
 	taints []v1.Taint
 	static provider.StaticPods
@@ -131,7 +135,7 @@ func (o *nodeOptions) validate() (*nodeSettings, error) {
 
 	add(o.checkName()...)
 	var found []error
-	s.target, found = o.checkHost()
+	s.target, s.ssh, found = o.checkHost()
 	add(found...)
 	s.nodeIP, found = o.checkServing()
 	add(found...)
@@ -163,26 +167,17 @@ func (o *nodeOptions) checkName() []error {
 	return nil
 }
 
-func (o *nodeOptions) checkHost() (link.Target, []error) {
+func (o *nodeOptions) checkHost() (target link.Target, ssh hostconn.SSH, problems []error) {
 	if o.host == "" {
-		return link.Target{}, []error{errors.New("--host is empty: give tls://host:port of a tombolo host, or unix:///run/containerd/containerd.sock for this machine")}
+		return target, ssh, []error{errors.New("--host is empty: give tls://host:port of a tombolo host, ssh://user@host of a machine with an SSH server, or unix:///run/containerd/containerd.sock for this machine")}
 	}
 	target, err := link.ParseTarget(o.host)
 	if err != nil {
-		return target, []error{fmt.Errorf("--host: %w", err)}
+		return target, ssh, []error{fmt.Errorf("--host: %w", err)}
 	}
-	var problems []error
 	if target.Scheme == link.SchemeTLS {
-		for _, file := range []struct{ flag, value, remedy string }{
-			{"host-ca-file", o.hostFiles.CAFile, "it is ca.crt of: tombolo pki init"},
-			{"host-cert-file", o.hostFiles.CertFile, "make one with: tombolo pki node"},
-			{"host-key-file", o.hostFiles.KeyFile, "it is made together with the certificate"},
-		} {
-			if file.value == "" {
-				problems = append(problems, fmt.Errorf("--%s is empty, and a host behind tls:// needs it: %s", file.flag, file.remedy))
-			}
-		}
-		return target, problems
+		problems = append(o.checkLinkFiles(), o.ssh.unused(o.host)...)
+		return target, ssh, problems
 	}
 	for _, tls := range []struct{ flag, value string }{
 		{"host-ca-file", o.hostFiles.CAFile}, {"host-cert-file", o.hostFiles.CertFile},
@@ -197,7 +192,26 @@ func (o *nodeOptions) checkHost() (link.Target, []error) {
 			problems = append(problems, fmt.Errorf("--%s %q: give an absolute path", path.flag, path.value))
 		}
 	}
-	return target, problems
+	if target.Scheme == link.SchemeSSH {
+		var found []error
+		ssh, found = o.ssh.validate(o.log.verbosity)
+		return target, ssh, append(problems, found...)
+	}
+	return target, ssh, append(problems, o.ssh.unused(o.host)...)
+}
+
+// checkLinkFiles finds certificates that are missing for a host behind tls://.
+func (o *nodeOptions) checkLinkFiles() (problems []error) {
+	for _, file := range []struct{ flag, value, remedy string }{
+		{"host-ca-file", o.hostFiles.CAFile, "it is ca.crt of: tombolo pki init"},
+		{"host-cert-file", o.hostFiles.CertFile, "make one with: tombolo pki node"},
+		{"host-key-file", o.hostFiles.KeyFile, "it is made together with the certificate"},
+	} {
+		if file.value == "" {
+			problems = append(problems, fmt.Errorf("--%s is empty, and a host behind tls:// needs it: %s", file.flag, file.remedy))
+		}
+	}
+	return problems
 }
 
 func (o *nodeOptions) checkServing() (netip.Addr, []error) {

@@ -23,7 +23,7 @@ import (
 // execute runs one command line in an empty environment.
 func execute(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = run(context.Background(), args, func(string) (string, bool) { return "", false }, &out, &errs)
+	code = run(context.Background(), args, func(string) (string, bool) { return "", false }, nil, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -101,7 +101,7 @@ func TestNodeNamesTheFlagThatIsWrong(t *testing.T) {
 		"name missing":        {[]string{"--name="}, "--name is empty"},
 		"name":                {[]string{"--name=Edge_1"}, `--name "Edge_1": `},
 		"host missing":        {[]string{"--host="}, "--host is empty"},
-		"host scheme":         {[]string{"--host=ssh://far"}, `--host: target "ssh://far": scheme "ssh" is not known`},
+		"host scheme":         {[]string{"--host=http://far"}, `--host: target "http://far": scheme "http" is not known`},
 		"host port":           {[]string{"--host=tls://far"}, "--host: "},
 		"certificates":        {[]string{"--host=tls://far:8470", "--host-ca-file=ca", "--host-key-file=k"}, "--host-cert-file is empty"},
 		"authority unused":    {[]string{"--host-ca-file=ca"}, "--host-ca-file is for a host behind tls://"},

@@ -30,6 +30,7 @@ const envPrefix = "TOMBOLO_"
 // streams, environment or clock.
 type process struct {
 	lookupEnv func(string) (string, bool)
+	stdin     io.Reader
 	stdout    io.Writer
 	stderr    io.Writer
 	clock     clock.WithTickerAndDelayedExecution
@@ -49,8 +50,8 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 // run executes one command line and returns the exit code of the process. A cancelled ctx asks it to stop in order.
-func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdout, stderr io.Writer) int {
-	p := &process{lookupEnv: lookupEnv, stdout: stdout, stderr: stderr, clock: clock.RealClock{}}
+func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &process{lookupEnv: lookupEnv, stdin: stdin, stdout: stdout, stderr: stderr, clock: clock.RealClock{}}
 	root := newRootCommand(p)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

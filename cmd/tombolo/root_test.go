@@ -49,16 +49,16 @@ func TestEnvironmentStandsInForFlagsAndFlagsWin(t *testing.T) {
 		return value, ok
 	}
 	var out, errs bytes.Buffer
-	if code := run(context.Background(), []string{"pki", "init"}, lookup, &out, &errs); code != exitSuccess || !strings.Contains(out.String(), dir) {
+	if code := run(context.Background(), []string{"pki", "init"}, lookup, nil, &out, &errs); code != exitSuccess || !strings.Contains(out.String(), dir) {
 		t.Errorf("exit %d, %q %q", code, out.String(), errs.String())
 	}
 	out.Reset()
-	if code := run(context.Background(), []string{"pki", "init", "--dir", other}, lookup, &out, &errs); code != exitSuccess || !strings.Contains(out.String(), other) {
+	if code := run(context.Background(), []string{"pki", "init", "--dir", other}, lookup, nil, &out, &errs); code != exitSuccess || !strings.Contains(out.String(), other) {
 		t.Errorf("exit %d, %q %q", code, out.String(), errs.String())
 	}
 	env["TOMBOLO_VALIDITY"] = "long"
 	env["TOMBOLO_FORCE"] = "perhaps"
-	if code := run(context.Background(), []string{"pki", "init"}, lookup, &out, &errs); code != exitUsage {
+	if code := run(context.Background(), []string{"pki", "init"}, lookup, nil, &out, &errs); code != exitUsage {
 		t.Errorf("exit %d", code)
 	}
 	for _, want := range []string{"TOMBOLO_VALIDITY (--validity)", "TOMBOLO_FORCE (--force)"} {

@@ -37,7 +37,7 @@ const (
 	keepaliveMinInterval = 5 * time.Second
 )
 
-// connectTimeout bounds one attempt to connect, handshake included.
+// connectTimeout bounds one attempt to connect by default, handshake included.
 const connectTimeout = 5 * time.Second
 
 // ConnOptions describe a client connection.
@@ -48,6 +48,8 @@ type ConnOptions struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Local says that the other end is on this machine: no keepalive, and attempts to reconnect follow faster.
 	Local bool
+	// ConnectTimeout bounds one attempt to connect. Default: 5 s.
+	ConnectTimeout time.Duration
 }
 
 // NewConn returns a client connection that connects in the background and reconnects for ever. While the other end cannot
@@ -57,10 +59,13 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 	if o.Local {
 		delays.BaseDelay, delays.MaxDelay = 100*time.Millisecond, time.Second
 	}
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = connectTimeout
+	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // Dial secured the connection
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.Dial(ctx) }),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: delays, MinConnectTimeout: connectTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: delays, MinConnectTimeout: o.ConnectTimeout}),
 		grpc.WithIdleTimeout(0),
 		grpc.WithInitialWindowSize(streamWindow),
 		grpc.WithInitialConnWindowSize(connectionWindow),

@@ -39,7 +39,8 @@ type ServerOptions struct {
 	Host host.Host
 	// Runtime is the connection to the machine's container runtime.
 	Runtime grpc.ClientConnInterface
-	// Credentials secure the connections. Without them they are not secured, which only tests want.
+	// Credentials secure the connections. Without them they are not secured, as it is right
+	// for one that comes from who started the process, and in tests.
 	Credentials credentials.TransportCredentials
 	// Policy judges what pods ask of the machine. Default: everything is allowed.
 	Policy Policy

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 
@@ -24,7 +25,7 @@ import (
 
 // Options say where the host is and how it is reached.
 type Options struct {
-	// Target is unix:///path/of/containerd.sock or tls://host:port.
+	// Target is unix:///path/of/containerd.sock, tls://host:port or ssh://user@host:port.
 	Target string
 
 	// Files and ServerName are for tls://. ServerName is the name in the host's certificate, by default the host part of
@@ -32,7 +33,11 @@ type Options struct {
 	Files      link.Files
 	ServerName string
 
-	// RootDir, PodLogsDir and Version are for unix://, where the host part runs in this process.
+	// SSH is for ssh://.
+	SSH SSH
+
+	// RootDir, PodLogsDir and Version are for unix://, where the host part runs in this process, and for ssh://, where it is
+	// started by it.
 	RootDir    string
 	PodLogsDir string
 	Version    string
@@ -41,6 +46,8 @@ type Options struct {
 	Clock clock.WithTickerAndDelayedExecution
 	// Logger is told when the link comes up and goes down. Default: none.
 	Logger *slog.Logger
+	// Registerer gets the metrics of the way to the host. Default: none.
+	Registerer prometheus.Registerer
 }
 
 // Connection is a host as a node uses it.
@@ -69,13 +76,17 @@ func Connect(o Options) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if target.Scheme == link.SchemeUnix {
+	switch target.Scheme {
+	case link.SchemeUnix:
 		return connectLocal(o, target)
+	case link.SchemeSSH:
+		return connectSSH(o, target)
+	default:
+		return connectTLS(o, target)
 	}
-	return connectRemote(o, target)
 }
 
-func connectRemote(o Options, target link.Target) (*Connection, error) {
+func connectTLS(o Options, target link.Target) (*Connection, error) {
 	certificates, err := link.LoadCertificates(o.Files, o.Logger)
 	if err != nil {
 		return nil, err
@@ -87,14 +98,20 @@ func connectRemote(o Options, target link.Target) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := remote.NewConn(remote.ConnOptions{Name: "host " + target.String(), Dial: to.Dial})
+	return connectRemote(o, to, 0)
+}
+
+// connectRemote connects to a host process over a link.
+func connectRemote(o Options, to *link.Link, timeout time.Duration) (*Connection, error) {
+	target := to.Target().String()
+	conn, err := remote.NewConn(remote.ConnOptions{Name: "host " + target, Dial: to.Dial, ConnectTimeout: timeout})
 	if err != nil {
 		return nil, err
 	}
 	return &Connection{
 		CRI:    conn,
 		Host:   remote.NewClient(conn, remote.ClientOptions{Clock: o.Clock}),
-		Target: target.String(),
+		Target: target,
 		link:   to,
 		close:  func(context.Context) error { return conn.Close() },
 	}, nil

@@ -237,7 +237,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"scheme":          {func(o *Options) { o.Target = "ssh://x" }, `"ssh"`},
+		"scheme":          {func(o *Options) { o.Target = "http://x" }, `"http"`},
 		"no target":       {func(o *Options) { o.Target = "" }, "target"},
 		"missing key":     {func(o *Options) { o.Target, o.Files = "tls://192.0.2.1:1", missing }, missing.KeyFile},
 		"no certificates": {func(o *Options) { o.Target = "tls://192.0.2.1:1" }, "certificate authority"},

@@ -37,10 +37,13 @@ type site struct {
 	name string
 	// inProcess sites run tombolo node alone, on the host, with the host part in-process.
 	inProcess bool
+	// sshUser makes it a site whose host has an SSH server instead of tombolo host: the user who logs in.
+	sshUser string
 	// hostArgs and nodeArgs are further arguments of tombolo host and tombolo node.
 	hostArgs, nodeArgs []string
 
 	host               *testbed.Host
+	ssh                *testbed.SSHServer
 	connection         *grpc.ClientConn
 	runtime            runtimeapi.RuntimeServiceClient
 	nodeCommand        []string
@@ -86,10 +89,15 @@ func (s *site) start(ctx context.Context) error {
 		return err
 	}
 	s.runtime = runtimeapi.NewRuntimeServiceClient(s.connection)
+	if s.sshUser != "" {
+		if s.ssh, err = s.host.StartSSH(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.prepareNode(ctx); err != nil {
 		return err
 	}
-	if !s.inProcess {
+	if !s.inProcess && s.sshUser == "" {
 		if err := s.startHost(); err != nil {
 			return err
 		}
@@ -128,6 +136,10 @@ func (s *site) prepareNode(ctx context.Context) error {
 	if s.inProcess {
 		s.nodeCommand = append(s.nodeCommand, "--host", "unix://"+s.host.ContainerdSocket(),
 			"--root-dir", s.rootDir(), "--pod-logs-dir", s.logsDir())
+		return nil
+	}
+	if s.sshUser != "" {
+		s.nodeCommand = append(append(s.nodeCommand, s.sshArgs()...), s.nodeArgs...)
 		return nil
 	}
 	for _, args := range [][]string{

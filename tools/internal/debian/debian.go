@@ -35,7 +35,9 @@ func known() map[string]probe {
 		"libseccomp-dev": {files: []string{"/usr/lib/*/libseccomp.a", "/usr/lib*/libseccomp.a"}},
 		"make":           {command: "make"},
 		"mount":          {command: "umount"},
+		"openssh-server": {command: "sshd"},
 		"pkg-config":     {command: "pkg-config"},
+		"sudo":           {command: "sudo"},
 		"util-linux":     {command: "nsenter"},
 	}
 }
@@ -101,7 +103,8 @@ func Ensure(ctx context.Context, packages []string, out io.Writer) error {
 	apt := func(args ...string) error {
 		// Another apt-get may be at work on the machine.
 		cmd := exec.CommandContext(ctx, aptGet, append([]string{"-q", "-o", "DPkg::Lock::Timeout=300"}, args...)...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		// In that run level no server is started because it was installed.
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 		cmd.Stdout, cmd.Stderr = out, out
 		return cmd.Run()
 	}

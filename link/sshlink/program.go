@@ -1,0 +1,150 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sshlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// maxUploads is how often the program is put on the host for one connection after the first time, in case somebody else's
+// upload came in between.
+const maxUploads = 1
+
+// lookScript tells what the host is. $1 is the cache directory.
+const lookScript = `LC_ALL=C; export LC_ALL; d=$1;
+case $d in "~/"*) d=$HOME/${d#"~/"};; esac;
+echo; echo "tombolo: machine $(uname -sm)"; echo "tombolo: cache $d"`
+
+// safeScript ends a script unless the cache directory $c and the directory $d in it belong to the user and only the user can
+// write there: nobody else may change a program between its check and its start.
+const safeScript = `for p in "$c" "$d"; do
+if test -O "$p"; then case $(ls -ld "$p") in d????-??-*) continue;; esac; fi;
+echo; echo "tombolo: unsafe $p"; exit 0;
+done;`
+
+// startScript runs a program from the cache if it is the right one. $1 is the cache directory, $2 the checksum of the
+// program, the rest is the command.
+const startScript = `LC_ALL=C; export LC_ALL; c=$1; s=$2; d=$c/$s; shift 2;
+if test -f "$d/tombolo"; then :; else echo; echo "tombolo: absent"; exit 0; fi;
+` + safeScript + `
+is=$(sha256sum < "$d/tombolo") || exit;
+if test "${is%% *}" = "$s"; then touch "$d"; exec "$@"; fi;
+echo; echo "tombolo: differs"`
+
+// uploadScript puts a program from standard input into the cache and removes all but the two that were used last. $1 is the cache directory, $2 the checksum. Parts of
+// uploads that were interrupted go; those of others that are under way stay.
+const uploadScript = `LC_ALL=C; export LC_ALL; umask 077; c=$1; s=$2; d=$c/$s;
+mkdir -p "$d" || exit;
+` + safeScript + `
+for p in "$d"/part.*; do kill -0 "${p##*.}" 2>/dev/null || rm -f "$p"; done;
+t=$d/part.$$;
+cat > "$t" || { rm -f "$t"; exit 1; };
+is=$(sha256sum < "$t") || { rm -f "$t"; exit 127; };
+if test "${is%% *}" = "$s"; then :; else rm -f "$t"; echo; echo "tombolo: damaged"; exit 0; fi;
+chmod 700 "$t" && mv -f "$t" "$d/tombolo" && touch "$d" && cd "$c" || exit;
+n=0; for v in $(ls -1t); do
+test "$(expr "$v" : "[0-9a-f]*$")" = 64 || continue;
+n=$((n+1)); test $n -le 2 || rm -rf "./$v";
+done;
+echo; echo "tombolo: stored"`
+
+// look asks the host what it is.
+func (a *attempt) look(ctx context.Context) (where place, err error) {
+	err = a.within(ctx, a.d.limits.step, "asking the host what it is", func(context.Context) error {
+		answers, err := a.ask(lookScript, a.d.o.CacheDir)
+		if err != nil {
+			return err
+		}
+		where, err = parsePlace(answers)
+		return err
+	})
+	return where, err
+}
+
+// upload puts the program on the host. One upload of this process runs at a time.
+func (a *attempt) upload(ctx context.Context, program *binary, where place) error {
+	a.d.once.Lock()
+	defer a.d.once.Unlock()
+	doing := fmt.Sprintf("putting the program on the host (%d MiB)", program.size>>20)
+	file, err := program.open()
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	defer file.Close()
+	session, err := a.host().NewSession()
+	if err != nil {
+		return explainSession(err)
+	}
+	defer session.Close()
+	out, errs := &bounded{limit: maxAnswer}, &bounded{limit: maxAnswer}
+	session.Stdout, session.Stderr = out, errs
+	input, err := session.StdinPipe()
+	if err != nil {
+		return err
+	}
+	err = a.within(ctx, a.d.limits.step, doing, func(context.Context) error {
+		return session.Start(shell(uploadScript, where.cache, program.sum))
+	})
+	if err != nil {
+		return err
+	}
+	sending := a.send(ctx, doing, input, file)
+	// The script also ends when the host cannot take what it is sent, and says why.
+	err = a.within(ctx, a.d.limits.start, doing, func(context.Context) error { return session.Wait() })
+	if err != nil {
+		if end := (*ssh.ExitError)(nil); errors.As(err, &end) {
+			return fmt.Errorf("%s: %w", doing, explainEnd(end, errs.text(), a.d.o))
+		}
+		return errors.Join(sending, err)
+	}
+	return uploaded(parseAnswers(out.data), sending, where)
+}
+
+// send copies a file, as long as it goes on.
+func (a *attempt) send(ctx context.Context, doing string, to io.WriteCloser, from io.Reader) error {
+	chunk := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(chunk)
+		if n > 0 {
+			err := a.within(ctx, a.d.limits.stall, doing, func(context.Context) error {
+				_, err := to.Write(chunk[:n])
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return to.Close()
+		}
+		if err != nil {
+			return errors.Join(err, to.Close())
+		}
+	}
+}
+
+// uploaded says what became of an upload.
+func uploaded(answers []answer, sending error, where place) error {
+	for _, a := range answers {
+		switch a.word {
+		case "stored":
+			return nil
+		case "unsafe":
+			return unsafe(a.rest)
+		case "damaged":
+			return errors.Join(sending, fmt.Errorf("what arrived at the host below %s is not what was sent, and was removed: is its disk full?", where.cache))
+		}
+	}
+	return errors.Join(sending, errors.New("the host did not say that it has the program: a command that is forced in authorized_keys or sshd_config runs instead of what is asked for"))
+}
+
+func unsafe(dir string) error {
+	return fmt.Errorf("%s on the host belongs to another user, or others can write there, so that they could change the program: "+
+		"remove that, or choose a directory with --host-ssh-cache-dir", dir)
+}
