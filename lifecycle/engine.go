@@ -171,7 +171,7 @@ func (e *Engine) assemble() {
 		Logger: part(o.Logger, "termination"), Registerer: o.Registerer,
 	})
 	e.volumes = volume.New(volume.Options{
-		Dirs: o.Host, Files: o.Host, Objects: o.Objects, Claims: o.Objects, Bundles: o.Objects, NodeLabels: e.nodeLabels,
+		Dirs: o.Host, Files: o.Host, Objects: o.Objects, Claims: o.Objects, Bundles: o.Objects, Keys: o.Objects, NodeLabels: e.nodeLabels,
 		Allocatable: e.allocatable, Clock: o.Clock,
 	})
 	e.images = image.New(image.Options{

@@ -103,3 +103,8 @@ func (*fakeObjects) TrustBundle(_ context.Context, _ *v1.Pod, name string) (*cer
 func (*fakeObjects) TrustBundles(context.Context, *v1.Pod, string, labels.Selector) ([]*certificatesv1.ClusterTrustBundle, error) {
 	return nil, nil
 }
+
+// PodCertificate has no signer.
+func (*fakeObjects) PodCertificate(context.Context, *v1.Pod, string, int, *v1.PodCertificateProjection) (key, chain []byte, err error) {
+	return nil, nil, errdefs.ErrUnavailable
+}

@@ -60,6 +60,7 @@ type Objects interface {
 	volume.Objects
 	volume.Claims
 	volume.TrustBundles
+	volume.PodCertificates
 	// Forget drops what is kept for a pod that has ended.
 	Forget(uid types.UID)
 }

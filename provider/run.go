@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/cri"
@@ -126,7 +127,8 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 		Client: clients.heartbeat, Watches: clients.general, Recorder: n.recorder, Clock: o.Clock, Logger: o.Logger.With("part", "node"),
 	})
 	n.objects = objects.New(objects.Options{
-		Client: clients.objects, Changed: func(pods []types.UID) { n.engine.Refresh(pods) },
+		Client: clients.objects, Node: o.Name, Changed: func(pods []types.UID) { n.engine.Refresh(pods) },
+		Event: func(pod *v1.Pod, reason, message string) { n.recorder.Event(pod, v1.EventTypeWarning, reason, message) },
 		Clock: o.Clock, Logger: o.Logger.With("part", "objects"), Registerer: o.Registry,
 	})
 	sources := o.podSources(n, clients)

@@ -157,10 +157,10 @@ func (h *Host) readLocal(path string) (localVolume, error) {
 	if err != nil {
 		return record, err
 	}
-	if json.Unmarshal(content, &record) != nil {
-		return localVolume{}, nil
+	if !json.Valid(content) {
+		return record, nil
 	}
-	return record, nil
+	return record, json.Unmarshal(content, &record)
 }
 
 func (h *Host) writeLocal(uid types.UID, name string, record localVolume) error {

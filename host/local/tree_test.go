@@ -33,7 +33,7 @@ func walked(t *testing.T, path string, at func(name string)) []string {
 			at(name)
 			return nil
 		},
-		leave: func(dir *os.File) error {
+		leave: func(*os.File) error {
 			seen = append(seen, "/")
 			return nil
 		},

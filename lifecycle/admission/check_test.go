@@ -92,8 +92,6 @@ func TestCheckAcceptsWhatIsSupportedAsTheAPIServerStoresIt(t *testing.T) {
 
 func TestCheckNamesTheFieldAndTheRemedy(t *testing.T) {
 	for _, tc := range []struct{ spec, field, remedy string }{
-		{`{volumes: [{name: p, projected: {sources: [{serviceAccountToken: {path: token}}, {podCertificate: {signerName: x}}]}}], containers: [{name: c}]}`,
-			"spec.volumes[0].projected.sources[1].podCertificate", "mount a Secret"},
 		{`{containers: [{name: a}, {name: b, resources: {claims: [{name: d}]}}]}`, "spec.containers[1].resources.claims", "remove them"},
 		{`{initContainers: [{name: side, restartPolicy: Always, lifecycle: {postStart: {tcpSocket: {port: 1}}}}], containers: [{name: a}]}`,
 			"spec.initContainers[0].lifecycle.postStart.tcpSocket", "use exec or httpGet"},

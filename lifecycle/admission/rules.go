@@ -97,7 +97,7 @@ var volumeRules = []rule{
 	{path: "projected.sources[].configMap", verdict: supported},
 	{path: "projected.sources[].serviceAccountToken", verdict: supported, note: "renewed before it expires"},
 	{path: "projected.sources[].clusterTrustBundle", verdict: supported, note: "in a cluster that serves them in certificates.k8s.io/v1"},
-	{path: "projected.sources[].podCertificate", note: "certificates are not requested; mount a Secret with one"},
+	{path: "projected.sources[].podCertificate", verdict: supported, note: "renewed before it expires"},
 	{path: "projected.defaultMode", verdict: supported},
 	{path: "projected.defaultUser", verdict: supported},
 	{path: "persistentVolumeClaim", verdict: supported, note: claimsNote},

@@ -46,6 +46,7 @@ type Options struct {
 	Objects Objects
 	Claims  Claims
 	Bundles TrustBundles
+	Keys    PodCertificates
 	// Plugins make PersistentVolumes ready beside those that name what exists on the host. It may be empty.
 	Plugins []Plugin
 	// NodeLabels returns the labels of the node, nil as long as they are not known.

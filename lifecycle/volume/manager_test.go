@@ -39,7 +39,7 @@ var (
 // newManager returns a Manager on a node that can give 8 GiB.
 func newManager(dirs *fakeDirs, objects *fakeObjects) *Manager {
 	return New(Options{
-		Dirs: dirs, Files: dirs, Objects: objects, Claims: objects, Bundles: objects, Clock: clock.RealClock{}, NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "here"} },
+		Dirs: dirs, Files: dirs, Objects: objects, Claims: objects, Bundles: objects, Keys: objects, Clock: clock.RealClock{}, NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "here"} },
 		Allocatable: func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Gi")} },
 	})
 }

@@ -51,7 +51,7 @@ func kindOf(v *v1.Volume) host.VolumeKind {
 
 // fileSet puts together the whole content of a volume.
 func (s *setUp) fileSet(ctx context.Context, v *v1.Volume) (host.FileSet, error) {
-	c := collector{setUp: s, files: map[string]host.File{}}
+	c := collector{setUp: s, volume: v.Name, files: map[string]host.File{}}
 	var err error
 	switch {
 	case v.ConfigMap != nil:
@@ -87,9 +87,10 @@ func (s *setUp) fileSet(ctx context.Context, v *v1.Volume) (host.FileSet, error)
 // collector gathers files. Of two files with the same path the later one counts.
 type collector struct {
 	*setUp
-	mode  int32                // of files without one of their own
-	user  *int64               // of files without one of their own
-	files map[string]host.File // by clean path
+	volume string
+	mode   int32                // of files without one of their own
+	user   *int64               // of files without one of their own
+	files  map[string]host.File // by clean path
 }
 
 func (c *collector) add(name string, data []byte, mode *int32, user *int64) {
@@ -103,7 +104,7 @@ func (c *collector) add(name string, data []byte, mode *int32, user *int64) {
 // projected gathers the files of several sources, and what is wrong with any of them.
 func (c *collector) projected(ctx context.Context, sources []v1.VolumeProjection) error {
 	var problems []error
-	for _, source := range sources {
+	for i, source := range sources {
 		var err error
 		switch {
 		case source.Secret != nil:
@@ -116,6 +117,8 @@ func (c *collector) projected(ctx context.Context, sources []v1.VolumeProjection
 			err = c.token(ctx, source.ServiceAccountToken)
 		case source.ClusterTrustBundle != nil:
 			err = c.trust(ctx, source.ClusterTrustBundle)
+		case source.PodCertificate != nil:
+			err = c.certificate(ctx, i, source.PodCertificate)
 		default:
 			err = fmt.Errorf("projections of this kind are not supported: %w", errdefs.ErrNotImplemented)
 		}
@@ -205,13 +208,17 @@ func (c *collector) token(ctx context.Context, source *v1.ServiceAccountTokenPro
 	if err != nil {
 		return err
 	}
-	sole := soleUser(c.pod)
-	if c.user != nil {
-		sole = c.user
-	}
-	user, mode := c.reader(source.User, sole)
+	user, mode := c.soleReader(source.User)
 	c.add(source.Path, []byte(token), &mode, user)
 	return nil
+}
+
+// soleReader is reader for credentials of the pod, which are for the one user that it runs as, if nothing else is said.
+func (c *collector) soleReader(own *int64) (user *int64, mode int32) {
+	if c.user != nil {
+		return c.reader(own, c.user)
+	}
+	return c.reader(own, soleUser(c.pod))
 }
 
 // reader returns who owns a file with what only the pod shall read, and its mode: if it is known who reads it, nobody else can.

@@ -56,6 +56,10 @@ func (f *fakeObjects) Secret(_ context.Context, _ *v1.Pod, name string) (*v1.Sec
 	return nil, notFound(fmt.Sprintf("secret %q not found", name))
 }
 
+func (f *fakeObjects) PodCertificate(_ context.Context, _ *v1.Pod, volume string, source int, want *v1.PodCertificateProjection) (key, chain []byte, err error) {
+	return fmt.Appendf(nil, "key %s %d;", volume, source), []byte("chain of " + want.SignerName), f.err
+}
+
 func (f *fakeObjects) Token(_ context.Context, _ *v1.Pod, audience string, seconds int64) (string, error) {
 	return fmt.Sprintf("%s for %q of %d s", f.token, audience, seconds), f.err
 }
@@ -154,6 +158,12 @@ func TestFileSetsHaveWhatTheAPISays(t *testing.T) {
 					{Path: "namespace", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
 			),
 			want: `projected group=-1 ca.crt="hello"/444 namespace="ns"/444 token="token for \"a\" of 3607 s"/444 user="u"/444`},
+		"a certificate of the pod": {
+			volume: projected(
+				v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{SignerName: "x/y", CredentialBundlePath: "bundle"}},
+				v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{SignerName: "x/z", KeyPath: "key", CertificateChainPath: "chain", User: ptr.To[int64](8)}},
+			),
+			want: `projected group=-1 bundle="key v 0;chain of x/y"/444 chain="chain of x/z"/600/8 key="key v 1;"/600/8`},
 		"everything wrong that is projected": {
 			volume: projected(
 				v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "x"}}},

@@ -44,6 +44,8 @@ type api struct {
 	open  []*countedWatch
 	// told are the pods that were named to Changed, in order.
 	told []types.UID
+	// warnings are the events that there were.
+	warnings []string
 	// requests are those for tokens, and life what they are good for, if not for what was asked.
 	requests []*authv1.TokenRequest
 	life     int64
@@ -71,7 +73,7 @@ func inBubble(t *testing.T, objects []runtime.Object, body func(t *testing.T, a 
 		a.client.PrependReactor("list", "*", a.list)
 		a.client.PrependReactor("create", "serviceaccounts", a.token)
 		a.client.PrependWatchReactor("*", a.watch)
-		o := New(Options{Client: a.client, Changed: a.changed, Clock: clock.RealClock{}})
+		o := New(Options{Client: a.client, Node: "node", Changed: a.changed, Event: a.warn, Clock: clock.RealClock{}})
 		o.tokens.jitter = func(time.Duration) time.Duration { return time.Second }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -93,6 +95,20 @@ func (a *api) changed(pods []types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.told = append(a.told, slices.Sorted(slices.Values(pods))...)
+}
+
+func (a *api) warn(pod *v1.Pod, reason, message string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.warnings = append(a.warnings, pod.Name+" "+reason+" "+message)
+}
+
+// warned returns the events that there were, once nothing more comes by itself.
+func (a *api) warned() []string {
+	synctest.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.warnings
 }
 
 // news returns whom Changed was told of since the last call, once nothing more comes by itself.
@@ -166,6 +182,9 @@ func (a *api) watch(action clientgotesting.Action) (bool, watch.Interface, error
 // checkSingle fails the test if a read is one that the Node authorizer forbids.
 func (a *api) checkSingle(kind, namespace string, r clientgotesting.ListRestrictions) {
 	if kind == "services" || kind == "clustertrustbundles" {
+		return
+	}
+	if node, exact := r.Fields.RequiresExactMatch("spec.nodeName"); kind == "podcertificaterequests" && exact && node == "node" {
 		return
 	}
 	if name, exact := r.Fields.RequiresExactMatch("metadata.name"); namespace == "" || !exact || name == "" {

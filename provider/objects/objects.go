@@ -28,10 +28,14 @@ const firstAnswer = 3 * time.Second
 type Options struct {
 	// Client reads objects and requests tokens, as the node.
 	Client kubernetes.Interface
-	// Changed is told the pods that read an object which changed, appeared or went away since, or whose token was renewed. It
-	// must not block.
+	// Node is the node's name.
+	Node string
+	// Changed is told the pods that read an object which changed, appeared or went away since, or whose token or certificate was
+	// renewed. It must not block.
 	Changed func(pods []types.UID)
-	Clock   clock.WithTicker
+	// Event tells of a warning about a pod, without blocking. It may be nil.
+	Event func(pod *v1.Pod, reason, message string)
+	Clock clock.WithTicker
 	// Logger may be nil.
 	Logger *slog.Logger
 	// Registerer may be nil.
@@ -46,6 +50,7 @@ type Objects struct {
 	services   *services
 	bundles    *bundles
 	tokens     *tokens
+	keys       *podCertificates
 }
 
 var _ lifecycle.Objects = (*Objects)(nil)
@@ -55,6 +60,9 @@ func New(o Options) *Objects {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Event == nil {
+		o.Event = func(*v1.Pod, string, string) {}
+	}
 	metrics := newMetrics(o.Registerer)
 	return &Objects{
 		client:     o.Client,
@@ -63,6 +71,7 @@ func New(o Options) *Objects {
 		services:   newServices(o),
 		bundles:    newBundles(o),
 		tokens:     newTokens(o, metrics),
+		keys:       newPodCertificates(o),
 	}
 }
 
@@ -70,7 +79,7 @@ func New(o Options) *Objects {
 func (o *Objects) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	for _, run := range []func(context.Context){o.configMaps.run, o.secrets.run, o.services.run, o.bundles.run, o.tokens.run} {
+	for _, run := range []func(context.Context){o.configMaps.run, o.secrets.run, o.services.run, o.bundles.run, o.tokens.run, o.keys.run} {
 		parts.Go(func() { run(ctx) })
 	}
 }
@@ -99,6 +108,13 @@ func (o *Objects) Token(ctx context.Context, pod *v1.Pod, audience string, expir
 	return o.tokens.get(ctx, pod, audience, expirationSeconds)
 }
 
+// PodCertificate returns the private key and the certificates, both in PEM, of one source of one projected volume of the pod. The signer
+// is asked for them at the first call, and again before they expire; old ones are given out until then. A refusal of the signer is final.
+// Any other error says that there is none yet.
+func (o *Objects) PodCertificate(ctx context.Context, pod *v1.Pod, volume string, source int, want *v1.PodCertificateProjection) (key, chain []byte, err error) {
+	return o.keys.get(ctx, pod, volume, source, want)
+}
+
 // TrustBundle returns a ClusterTrustBundle, in the way of ConfigMap.
 func (o *Objects) TrustBundle(ctx context.Context, pod *v1.Pod, name string) (*certificatesv1.ClusterTrustBundle, error) {
 	return o.bundles.named(ctx, pod, name)
@@ -115,6 +131,7 @@ func (o *Objects) Forget(uid types.UID) {
 	o.secrets.forget(uid)
 	o.bundles.forget(uid)
 	o.tokens.forget(uid)
+	o.keys.forget(uid)
 }
 
 // waitError says that the API gave no answer in time.

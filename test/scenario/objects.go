@@ -61,3 +61,8 @@ func (Objects) TrustBundle(_ context.Context, _ *v1.Pod, name string) (*certific
 func (Objects) TrustBundles(context.Context, *v1.Pod, string, labels.Selector) ([]*certificatesv1.ClusterTrustBundle, error) {
 	return nil, nil
 }
+
+// PodCertificate has no signer.
+func (Objects) PodCertificate(context.Context, *v1.Pod, string, int, *v1.PodCertificateProjection) (key, chain []byte, err error) {
+	return nil, nil, errdefs.ErrUnavailable
+}
