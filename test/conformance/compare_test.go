@@ -135,8 +135,9 @@ func TestSelectionsAsFlags(t *testing.T) {
 		s    selection
 		want []string
 	}{
-		{"without slow tests", nodeSelection(false, ""), []string{"--label-filter=(NodeConformance || Conformance) && sig-node && !Serial && !Slow"}},
-		{"with them, and a focus", nodeSelection(true, "Probing"), []string{"--label-filter=(NodeConformance || Conformance) && sig-node && !Serial", "--focus=Probing"}},
+		{"without slow tests", nodeSelection("node", false, ""), []string{"--label-filter=(NodeConformance || Conformance) && sig-node && !Serial && !Slow"}},
+		{"of both groups", nodeSelection("all", true, ""), []string{"--label-filter=(NodeConformance || Conformance) && (sig-node || sig-storage) && !Serial"}},
+		{"with them, and a focus", nodeSelection("node", true, "Probing"), []string{"--label-filter=(NodeConformance || Conformance) && sig-node && !Serial", "--focus=Probing"}},
 		{"a list", quickSelection("# a comment\n\n[sig-node] A (b) \n"), []string{`--focus=\[sig-node\] A \(b\)$`}},
 	} {
 		if diff := cmp.Diff(tc.want, tc.s.arguments()); diff != "" {

@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	r := &runner{out: out}
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "run the tests of quick.txt with Tombolo only, and fail if one of them does not pass")
+	group := flags.String("group", "node", "which of Kubernetes' groups of tests: node, storage or all of both")
 	slow := flags.Bool("slow", false, "run the tests marked Slow, too")
 	focus := flags.String("focus", "", "a regular expression: run only tests whose full name it matches")
 	link := flags.String("link", "tls", "how tombolo node reaches the host: tls or unix")
@@ -58,13 +59,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if !ok {
 		return fmt.Errorf("-link %q: say tls or unix", *link)
 	}
+	if groups[*group] == "" {
+		return fmt.Errorf("-group %q: say node, storage or all", *group)
+	}
 	if err := r.resolve(); err != nil {
 		return err
 	}
 	if *quick {
 		return r.runQuick(ctx, kind)
 	}
-	return r.runBoth(ctx, kind, nodeSelection(*slow, *focus))
+	return r.runBoth(ctx, kind, nodeSelection(*group, *slow, *focus))
 }
 
 // resolve makes paths absolute and finds the parts.

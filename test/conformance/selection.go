@@ -24,9 +24,12 @@ type selection struct {
 	must []string
 }
 
-// nodeSelection is what a node agent has to pass, without the tests that must run alone.
-func nodeSelection(slow bool, focus string) selection {
-	s := selection{labels: "(NodeConformance || Conformance) && sig-node && !Serial"}
+// groups are the tests of Kubernetes' groups whose matter a node agent is, by what -group calls them.
+var groups = map[string]string{"node": "sig-node", "storage": "sig-storage", "all": "(sig-node || sig-storage)"}
+
+// nodeSelection is what a node agent has to pass of a group, without the tests that must run alone.
+func nodeSelection(group string, slow bool, focus string) selection {
+	s := selection{labels: "(NodeConformance || Conformance) && " + groups[group] + " && !Serial"}
 	if !slow {
 		s.labels += " && !Slow"
 	}
