@@ -111,9 +111,22 @@ func (e *Engine) Healthy() error {
 		return fmt.Errorf("PLEG is not healthy: %w", err)
 	}
 	e.mu.RLock()
+	begun := !e.loopSeen.IsZero()
+	e.mu.RUnlock()
+	if !begun {
+		return errNotTurning
+	}
+	return e.Turning()
+}
+
+var errNotTurning = errors.New("the main loop of the engine does not turn")
+
+// Turning is nil unless the main loop began and does not turn any more. Nothing outside of this process can bring that about.
+func (e *Engine) Turning() error {
+	e.mu.RLock()
 	defer e.mu.RUnlock()
-	if e.clock.Since(e.loopSeen) > loopThreshold {
-		return errors.New("the main loop of the engine does not turn")
+	if !e.loopSeen.IsZero() && e.clock.Since(e.loopSeen) > loopThreshold {
+		return errNotTurning
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func newClients(base *rest.Config, version string) (*clients, error) {
 		{"events", &c.events, func(config *rest.Config) { config.QPS, config.Burst = eventQPS, eventBurst }},
 	} {
 		config := rest.CopyConfig(base)
-		config.UserAgent = "tombolo-node/" + version + " " + part.name
+		config.UserAgent = userAgent(version, part.name)
 		config.ContentType = runtime.ContentTypeProtobuf
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 		part.set(config)
@@ -60,3 +60,6 @@ func newClients(base *rest.Config, version string) (*clients, error) {
 	}
 	return &c, nil
 }
+
+// userAgent is how requests call themselves.
+func userAgent(version, part string) string { return "tombolo-node/" + version + " " + part }

@@ -44,6 +44,16 @@ type Options struct {
 
 	// Kubernetes says how the API is reached. The identity should be system:node:<Name> in the group system:nodes.
 	Kubernetes *rest.Config
+	// Bootstrap says that the identity in Kubernetes is only good for asking for a client certificate of the node, which is
+	// used for everything else and renewed in time.
+	Bootstrap bool
+	// IssuedServing asks the cluster for a serving certificate of the kubelet API too, which somebody has to approve.
+	IssuedServing bool
+	// CertDir is where certificates that were asked for are kept over restarts; "" is nowhere.
+	CertDir string
+	// ClientCAFromCluster lets the kubelet API accept the client certificates that the API server accepts, by the authorities
+	// that it publishes.
+	ClientCAFromCluster bool
 	// ClusterID marks whose CRI objects are on the host. Empty: the UID of the Service default/kubernetes.
 	ClusterID string
 	// ClusterDNS and ClusterDomain are the kubelet's settings of these names.
@@ -74,6 +84,8 @@ type Options struct {
 	Clock   clock.WithTickerAndDelayedExecution
 	// Logger may be nil.
 	Logger *slog.Logger
+	// Health is told how far the node is. It may be nil.
+	Health *Health
 	// Registry takes the metrics of all parts and is served by the kubelet API.
 	Registry *prometheus.Registry
 }
@@ -84,6 +96,9 @@ func (o *Options) complete() error {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Health == nil {
+		o.Health = &Health{}
 	}
 	o.Host.Clock, o.Host.Logger, o.Host.Version = o.Clock, o.Logger.With("part", "host"), o.Version
 	o.Host.Registerer = o.Registry

@@ -39,10 +39,6 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	clients, err := newClients(o.Kubernetes, o.Version)
-	if err != nil {
-		return err
-	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for the kubelet API on %s: %w", o.Listen, err)
@@ -57,14 +53,29 @@ func Run(ctx context.Context, o Options) (err error) {
 		defer cancel()
 		err = errors.Join(err, conn.Close(closing))
 	}()
+	certificates, err := o.obtainIdentity(ctx)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	defer certificates.stop()
+	clients, err := newClients(o.Kubernetes, o.Version)
+	if err != nil {
+		return err
+	}
 	if err := o.discover(ctx, clients); err != nil {
 		return ignoreEnd(ctx, err)
+	}
+	if err := certificates.prepare(&o, clients); err != nil {
+		return err
 	}
 	n, err := o.assemble(ctx, clients, conn, listener)
 	if err != nil {
 		return err
 	}
 	defer n.recorder.Stop()
+	n.certificates = certificates
+	certificates.reportTo(n.status.Event)
+	o.Health.assembled(n)
 	return ignoreEnd(ctx, n.run(ctx))
 }
 
@@ -106,6 +117,8 @@ type assembly struct {
 	status   *nodestatus.Controller
 	api      *kubeletapi.Server
 	recorder *events.Recorder
+
+	certificates *certificates
 }
 
 // assemble makes the parts and introduces them to each other.
@@ -194,6 +207,7 @@ func (n *assembly) run(ctx context.Context) error {
 	group.Go(func() error { n.objects.Run(ctx); return nil })
 	group.Go(func() error { return n.engine.Run(ctx) })
 	group.Go(func() error { return n.api.Run(ctx) })
+	group.Go(func() error { return n.certificates.run(ctx) })
 	return group.Wait()
 }
 

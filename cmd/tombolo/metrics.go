@@ -21,9 +21,11 @@ const (
 	metricsStopTimeout   = time.Second
 )
 
-// metricsServer serves /metrics in the clear, so its address should be a loopback one.
+// metricsServer serves /metrics, and checks if there are any, in the clear, so its address should be a loopback one or one that
+// a network policy guards.
 type metricsServer struct {
 	listener net.Listener
+	mux      *http.ServeMux
 	server   *http.Server
 }
 
@@ -35,7 +37,21 @@ func newMetricsServer(ctx context.Context, flag, address string, registry *prome
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return &metricsServer{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: metricsHeaderTimeout}}, nil
+	return &metricsServer{listener: listener, mux: mux, server: &http.Server{Handler: mux, ReadHeaderTimeout: metricsHeaderTimeout}}, nil
+}
+
+// handle serves a check: 200 if it is fine, else 503 with the reason. It is called before serve.
+func (m *metricsServer) handle(pattern string, check func() error) {
+	m.mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if err := check(); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(w, err)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
 }
 
 func (m *metricsServer) address() string { return m.listener.Addr().String() }

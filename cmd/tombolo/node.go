@@ -5,14 +5,12 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tombolo-dev/tombolo/provider"
 	"github.com/tombolo-dev/tombolo/provider/hostconn"
@@ -27,6 +25,10 @@ func newNodeCommand(p *process) *cobra.Command {
 		Long: `Registers the machine behind --host as a node of the cluster and runs the pods that are scheduled to it in the
 machine's containerd. It runs wherever it reaches the API server and the host, and waits for either. Pods live on when it
 stops; the next start takes them over.
+
+The node is system:node:<name> towards the API. --kubeconfig gives it that identity; without it, it asks the cluster for a
+client certificate, with the service account of its pod or --bootstrap-kubeconfig, and renews it in time. If nothing in the
+cluster approves such requests by itself, the log names the request: kubectl certificate approve NAME.
 
 The node says that it is not ready, with the reason HostLinkDown, while the host cannot be reached. It is never deleted.`,
 		Args: noArgs,
@@ -47,18 +49,28 @@ The node says that it is not ready, with the reason HostLinkDown, while the host
 }
 
 // run is the node until ctx ends.
-func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logger *slog.Logger) error {
-	config, err := o.restConfig()
+func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logger *slog.Logger) (err error) {
+	config, bootstrap, err := o.restConfig()
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	health := &provider.Health{}
+	serving, stop := context.WithCancel(ctx)
+	served, err := o.identity.serveHealth(serving, registry, health, logger)
+	if err != nil {
+		stop()
+		return err
+	}
+	defer func() { stop(); err = errors.Join(err, served()) }()
 	logger.Info("Starting node", "version", buildVersion(), "node", o.name, "host", s.target.String(), "api_server", config.Host)
 	err = boundedStop(ctx, logger, func() error {
 		return provider.Run(ctx, provider.Options{
 			Name: o.name, Labels: o.labels, Taints: s.taints, MaxPods: o.maxPods, MaxParallelStarts: o.maxParallelStarts, NoPodCgroups: !o.cgroupsPerQOS,
-			Kubernetes: config, ClusterID: o.clusterID, ClusterDNS: o.clusterDNS, ClusterDomain: o.clusterDomain,
+			Kubernetes: config, Bootstrap: bootstrap, CertDir: o.identity.certDir, Health: health,
+			IssuedServing: o.identity.rotateServing, ClientCAFromCluster: o.identity.clientCAFromCluster,
+			ClusterID: o.clusterID, ClusterDNS: o.clusterDNS, ClusterDomain: o.clusterDomain,
 			Host: hostconn.Options{
 				Target: o.host, Files: o.hostFiles, ServerName: o.serverName, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
 				SSH: s.ssh,
@@ -74,20 +86,4 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 		logger.Info("Stopped, pods were left alone", "node", o.name)
 	}
 	return err
-}
-
-// restConfig reads how the API server is reached.
-func (o *nodeOptions) restConfig() (*rest.Config, error) {
-	if o.kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--kubeconfig is empty and this is no pod of a cluster: give a kubeconfig file: %w", err)}
-		}
-		return config, nil
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--kubeconfig %q: %w", o.kubeconfig, err)}
-	}
-	return config, nil
 }

@@ -45,6 +45,7 @@ const defaultTaint = "virtual-kubelet.io/provider=tombolo:NoSchedule"
 type nodeOptions struct {
 	name       string
 	kubeconfig string
+	identity   identityOptions
 
 	host       string
 	hostFiles  link.Files
@@ -82,7 +83,8 @@ type nodeOptions struct {
 
 func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.name, "name", "", "name of the node")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; without it, the service account of the pod this runs in")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server as the node; without it, the node asks for an identity of its own")
+	o.identity.addFlags(fs)
 
 	fs.StringVar(&o.host, "host", "", "where the host is: tls://host:port of a tombolo host, ssh://user@host[:port] of a machine with an SSH server and containerd, or unix:///path/of/containerd.sock for this machine")
 	fs.StringVar(&o.hostFiles.CAFile, "host-ca-file", "", "authority that the host's certificate must come from (tls://)")
@@ -144,6 +146,7 @@ func (o *nodeOptions) validate() (*nodeSettings, error) {
 	add(found...)
 	s.static, found = o.static.validate()
 	add(found...)
+	add(o.identity.check(o)...)
 	add(o.checkCluster()...)
 	add(o.checkPods()...)
 	for _, pattern := range o.unsafeSysctls {

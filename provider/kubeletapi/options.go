@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -78,6 +79,13 @@ type Reviewer interface {
 	AuthorizationV1() authorizationv1.AuthorizationV1Interface
 }
 
+// ClientAuthority has the authorities that client certificates are verified with. It keeps them up to date while Run runs,
+// until ctx ends; the number of workers means nothing.
+type ClientAuthority interface {
+	dynamiccertificates.CAContentProvider
+	Run(ctx context.Context, workers int)
+}
+
 // TLSOptions say how the server shows itself and whom it believes.
 type TLSOptions struct {
 	// CertFile and KeyFile hold the serving certificate and its key in PEM. They are read again when they change. When
@@ -87,6 +95,11 @@ type TLSOptions struct {
 	// ClientCAFile holds the certificate authorities (PEM) that client certificates are verified with; it is read again
 	// when it changes. When empty, only tokens are accepted.
 	ClientCAFile string
+	// Issued is a serving certificate that the cluster issues, in place of files. Until it has content, which it tells its
+	// listeners, a self-signed one is served. It may be nil.
+	Issued dynamiccertificates.CertKeyContentProvider
+	// ClientCA has the authorities of client certificates, in place of a file. The server runs it. It may be nil.
+	ClientCA ClientAuthority
 	// Addresses are the host names and IP addresses a self-signed certificate is valid for besides the node's name.
 	Addresses []string
 }

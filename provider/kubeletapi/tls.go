@@ -40,17 +40,8 @@ func newTLS(o TLSOptions, nodeName string) (*tlsState, error) {
 }
 
 func (t *tlsState) load(o TLSOptions, nodeName string) error {
-	if o.ClientCAFile != "" {
-		// Checked first because what follows a file leaves a goroutine behind when its first reading fails.
-		if _, err := cert.NewPool(o.ClientCAFile); err != nil {
-			return fmt.Errorf("reading client-ca-file %q: %w", o.ClientCAFile, err)
-		}
-		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", o.ClientCAFile)
-		if err != nil {
-			return fmt.Errorf("reading client-ca-file %q: %w", o.ClientCAFile, err)
-		}
-		t.clientCA = ca
-		t.sources = append(t.sources, ca)
+	if err := t.loadClientCA(o); err != nil {
+		return err
 	}
 	serving, err := t.serving(o, nodeName)
 	if err != nil {
@@ -69,12 +60,52 @@ func (t *tlsState) load(o TLSOptions, nodeName string) error {
 	for _, source := range t.sources {
 		source.AddListener(t.controller)
 	}
+	if o.Issued != nil {
+		o.Issued.AddListener(t.controller)
+	}
 	t.config = base.Clone()
 	t.config.GetConfigForClient = t.controller.GetConfigForClient
 	return nil
 }
 
-// serving returns the certificate from its files, or a new self-signed one.
+// loadClientCA finds the authorities of client certificates, if there are any.
+func (t *tlsState) loadClientCA(o TLSOptions) error {
+	if o.ClientCA != nil {
+		t.clientCA = o.ClientCA
+		t.sources = append(t.sources, o.ClientCA)
+		return nil
+	}
+	if o.ClientCAFile == "" {
+		return nil
+	}
+	// Checked first because what follows a file leaves a goroutine behind when its first reading fails.
+	if _, err := cert.NewPool(o.ClientCAFile); err != nil {
+		return fmt.Errorf("reading client-ca-file %q: %w", o.ClientCAFile, err)
+	}
+	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", o.ClientCAFile)
+	if err != nil {
+		return fmt.Errorf("reading client-ca-file %q: %w", o.ClientCAFile, err)
+	}
+	t.clientCA = ca
+	t.sources = append(t.sources, ca)
+	return nil
+}
+
+// issuedOrOwn is a certificate that the cluster issues, and until then one that was made here.
+type issuedOrOwn struct {
+	dynamiccertificates.CertKeyContentProvider
+	own dynamiccertificates.CertKeyContentProvider
+}
+
+// CurrentCertKeyContent returns the certificate and its key in PEM.
+func (c issuedOrOwn) CurrentCertKeyContent() (certPEM, keyPEM []byte) {
+	if certPEM, keyPEM = c.CertKeyContentProvider.CurrentCertKeyContent(); len(certPEM) > 0 && len(keyPEM) > 0 {
+		return certPEM, keyPEM
+	}
+	return c.own.CurrentCertKeyContent()
+}
+
+// serving returns the certificate from its files, or the issued one, or a new self-signed one.
 func (t *tlsState) serving(o TLSOptions, nodeName string) (dynamiccertificates.CertKeyContentProvider, error) {
 	if o.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
@@ -100,7 +131,11 @@ func (t *tlsState) serving(o TLSOptions, nodeName string) (dynamiccertificates.C
 	if err != nil {
 		return nil, fmt.Errorf("making a self-signed serving certificate: %w", err)
 	}
-	return dynamiccertificates.NewStaticCertKeyContent("self-signed", certPEM, keyPEM)
+	own, err := dynamiccertificates.NewStaticCertKeyContent("self-signed", certPEM, keyPEM)
+	if err != nil || o.Issued == nil {
+		return own, err
+	}
+	return issuedOrOwn{CertKeyContentProvider: o.Issued, own: own}, nil
 }
 
 // release frees what was acquired, if run is never called.

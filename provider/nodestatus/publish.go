@@ -41,7 +41,7 @@ func (c *Controller) publish(ctx context.Context, node *v1.Node) {
 		return
 	}
 	if c.sent == nil {
-		c.event(v1.EventTypeNormal, "Starting", "Starting kubelet.")
+		c.Event(v1.EventTypeNormal, "Starting", "Starting kubelet.")
 	}
 	c.reportTransitions(before, node)
 	c.sent, c.sentAt = node, c.opts.Clock.Now()
@@ -61,10 +61,10 @@ func (c *Controller) firstBefore() *v1.Node {
 func (c *Controller) reportTransitions(before, node *v1.Node) {
 	was, is := before.Status.NodeInfo.BootID, node.Status.NodeInfo.BootID
 	if was != "" && is != "" && was != is {
-		c.event(v1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", node.Name, is))
+		c.Event(v1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", node.Name, is))
 	}
 	for _, reason := range transitions(before.Status.Conditions, node.Status.Conditions) {
-		c.event(v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", node.Name, reason))
+		c.Event(v1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", node.Name, reason))
 	}
 	was, is = readiness(before), readiness(node)
 	if was != is {
@@ -80,8 +80,8 @@ func readiness(node *v1.Node) string {
 	return ""
 }
 
-// event records an event of the node.
-func (c *Controller) event(kind, reason, message string) {
+// Event records an event of the node. It may be called by any goroutine.
+func (c *Controller) Event(kind, reason, message string) {
 	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: c.opts.Config.Name}
 	if api, _ := c.view.get(); api != nil {
 		ref.UID = api.UID

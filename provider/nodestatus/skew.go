@@ -38,7 +38,7 @@ func (c *Controller) reportSkew(s *machine.State) {
 	was := c.skew
 	c.skew = was.next(s.ClockOffset)
 	if c.skew && !was {
-		c.event(v1.EventTypeWarning, "HostClockSkew", fmt.Sprintf(
+		c.Event(v1.EventTypeWarning, "HostClockSkew", fmt.Sprintf(
 			"The clock of host %s is %s off: times in container statuses and logs are the host's; synchronise its clock",
 			s.Target, s.ClockOffset.Round(time.Second)))
 	}

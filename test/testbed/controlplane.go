@@ -119,11 +119,11 @@ func (c *Cluster) startAPIServer(ctx context.Context, etcdURL string) error {
 func (c *Cluster) startManagers() error {
 	ca := c.pair("ca")
 	arguments := map[string][]string{
-		"kube-controller-manager": {
+		"kube-controller-manager": append([]string{
 			"--use-service-account-credentials",
 			"--root-ca-file=" + ca.cert, "--service-account-private-key-file=" + c.pair("service-account").key,
 			"--cluster-signing-cert-file=" + ca.cert, "--cluster-signing-key-file=" + ca.key,
-		},
+		}, c.opts.ControllerManagerFlags...),
 		"kube-scheduler": nil,
 	}
 	for name, args := range arguments {

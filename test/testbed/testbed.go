@@ -38,6 +38,8 @@ type Options struct {
 	Images images.Set
 	// APIServerFlags are added to those of kube-apiserver, where a later one wins.
 	APIServerFlags []string
+	// ControllerManagerFlags are added to those of kube-controller-manager in the same way.
+	ControllerManagerFlags []string
 }
 
 // A Cluster is a running control plane and its hosts.
