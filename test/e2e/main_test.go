@@ -92,7 +92,9 @@ func setUp() (*environment, error) {
 	defer cancel()
 	begin := time.Now()
 	e := &environment{}
-	cluster, err := testbed.Start(ctx, testbed.Options{Log: os.Stdout})
+	cluster, err := testbed.Start(ctx, testbed.Options{
+		Log: os.Stdout, ControllerManagerFlags: []string{"--cluster-signing-duration=" + certificateLife.String()},
+	})
 	if err != nil {
 		return e, err
 	}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -41,6 +42,14 @@ type site struct {
 	sshUser string
 	// hostArgs and nodeArgs are further arguments of tombolo host and tombolo node.
 	hostArgs, nodeArgs []string
+	// hostRights is a command that runs tombolo host with less than all rights.
+	hostRights []string
+	// bootstrap sites get their identity from the cluster, beginning with the serviceAccount in the namespace account. Nobody
+	// approves their requests if they are unapproved.
+	bootstrap, unapproved bool
+	account               string
+	serviceAccount        string
+	metricsAddress        string
 
 	host               *testbed.Host
 	ssh                *testbed.SSHServer
@@ -111,15 +120,11 @@ func (s *site) start(ctx context.Context) error {
 // prepareNode makes certificates and assembles the command line of tombolo node.
 func (s *site) prepareNode(ctx context.Context) error {
 	c := s.env.cluster
-	kubeconfig, err := c.NodeKubeconfig(s.name)
-	if err != nil {
-		return err
-	}
 	address := c.Address()
 	if s.inProcess {
 		address = s.host.Address()
 	}
-	cert, key, err := c.ServingCert(s.name, address, netip.MustParseAddr("127.0.0.1"))
+	identity, err := s.identityFlags(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -129,10 +134,9 @@ func (s *site) prepareNode(ctx context.Context) error {
 			return err
 		}
 	}
-	s.nodeCommand = []string{
-		"node", "--name", s.name, "--kubeconfig", kubeconfig, "--node-ip", address.String(), "--port", strconv.Itoa(port),
-		"--tls-cert-file", cert, "--tls-private-key-file", key, "--client-ca-file", c.CAFile(), "--register-with-taints=", "-v=4",
-	}
+	s.nodeCommand = append([]string{
+		"node", "--name", s.name, "--node-ip", address.String(), "--port", strconv.Itoa(port), "--register-with-taints=", "-v=4",
+	}, identity...)
 	if s.inProcess {
 		s.nodeCommand = append(s.nodeCommand, "--host", "unix://"+s.host.ContainerdSocket(),
 			"--root-dir", s.rootDir(), "--pod-logs-dir", s.logsDir())
@@ -157,6 +161,25 @@ func (s *site) prepareNode(ctx context.Context) error {
 	return nil
 }
 
+// identityFlags say who the node is, and how it shows itself and knows callers.
+func (s *site) identityFlags(ctx context.Context, address netip.Addr) ([]string, error) {
+	if s.bootstrap {
+		return s.bootstrapFlags(ctx)
+	}
+	c := s.env.cluster
+	kubeconfig, err := c.NodeKubeconfig(s.name)
+	if err != nil {
+		return nil, err
+	}
+	cert, key, err := c.ServingCert(s.name, address, netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		"--kubeconfig", kubeconfig, "--tls-cert-file", cert, "--tls-private-key-file", key, "--client-ca-file", c.CAFile(),
+	}, nil
+}
+
 func (s *site) rootDir() string             { return filepath.Join(s.host.Dir(), "tombolo") }
 func (s *site) logsDir() string             { return filepath.Join(s.host.Dir(), "pod-logs") }
 func (s *site) linkFile(name string) string { return filepath.Join(s.env.pki, name) }
@@ -167,11 +190,12 @@ func (s *site) marks() string { return filepath.Join(s.host.Dir(), "marks") }
 
 // startHost starts tombolo host.
 func (s *site) startHost() (err error) {
-	s.hostProc, err = s.host.Run("tombolo-host", s.host.Command(context.Background(), s.env.binary, append([]string{"host",
+	command := append(slices.Clone(s.hostRights), s.env.binary)
+	s.hostProc, err = s.host.Run("tombolo-host", s.host.Command(context.Background(), command[0], slices.Concat(command[1:], []string{"host",
 		"--containerd", s.host.ContainerdSocket(), "--root", s.rootDir(), "--pod-logs-dir", s.logsDir(),
 		"--listen", s.linkAddress(), "--metrics-address", net.JoinHostPort(s.host.Address().String(), hostMetricsPort),
 		"--tls-cert-file", s.linkFile("host-" + s.name + ".crt"), "--tls-private-key-file", s.linkFile("host-" + s.name + ".key"),
-		"--client-ca-file", s.linkFile("ca.crt"), "-v=4"}, s.hostArgs...)...))
+		"--client-ca-file", s.linkFile("ca.crt"), "-v=4"}, s.hostArgs)...))
 	return err
 }
 

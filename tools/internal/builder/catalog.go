@@ -91,6 +91,8 @@ func goPart(name, folder, module, dir string) Part {
 func Catalogue() []Part {
 	crictl := goPart("crictl", "crictl", "sigs.k8s.io/cri-tools", "cmd/crictl")
 	crictl.Vars = []string{"sigs.k8s.io/cri-tools/pkg/version.Version={version}"}
+	helm := goPart("helm", "helm", "helm.sh/helm/v4", "cmd/helm")
+	helm.Vars = []string{"helm.sh/helm/v4/internal/version.version={version}"}
 	gotestsum := goPart("gotestsum", "gotestsum", "gotest.tools/gotestsum", "")
 	gotestsum.Vars = []string{"gotest.tools/gotestsum/cmd.version={version}"}
 
@@ -99,6 +101,7 @@ func Catalogue() []Part {
 		goPart("protoc-gen-go-grpc", "protoc", "google.golang.org/grpc/cmd/protoc-gen-go-grpc", ""),
 		goPart("buf", "buf", "github.com/bufbuild/buf", "cmd/buf"),
 		gotestsum,
+		helm,
 		goPart("golangci-lint", "golangci-lint", "github.com/golangci/golangci-lint/v2", "cmd/golangci-lint"),
 
 		cniPart("main", "bridge"),
@@ -139,7 +142,7 @@ func Sets() []Set {
 	return []Set{
 		{Name: "generate", Why: "code generation", Parts: []string{"protoc-gen-go", "protoc-gen-go-grpc", "buf"}},
 		{Name: "lint", Why: "make lint", Parts: []string{"golangci-lint"}},
-		{Name: "unit", Why: "make unit", Parts: []string{"gotestsum"}, Needs: []string{"gcc", "libc6-dev"}}, // -race is cgo
+		{Name: "unit", Why: "make unit", Parts: []string{"gotestsum", "helm"}, Needs: []string{"gcc", "libc6-dev"}}, // -race is cgo
 		{
 			Name: "testbed", Why: "test/testbed: control plane, hosts and images",
 			Parts: []string{
