@@ -27,6 +27,10 @@ help: ## Show this help
 build: ## Build bin/tombolo
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/tombolo
 
+.PHONY: image
+image: ## Assemble bin/tombolo-image.tar, the container image for amd64 and arm64, without a builder
+	go run -C tools ./cmd/image -version $(VERSION) -out $(CURDIR)/bin/tombolo-image.tar
+
 .PHONY: demo
 demo: build ## Show it: a cluster, a remote host, and a pod that kubectl creates, reads, enters and deletes; needs root
 	@$(PARTS) build testbed
