@@ -48,6 +48,9 @@ type ConnOptions struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Local says that the other end is on this machine: no keepalive, and attempts to reconnect follow faster.
 	Local bool
+	// Down tells why the other end cannot be reached, nil while it can or that is not known. Calls fail at once with it instead
+	// of waiting for a connection that takes long to make. Default: they wait for the first attempt.
+	Down func() error
 	// ConnectTimeout bounds one attempt to connect. Default: 5 s.
 	ConnectTimeout time.Duration
 }
@@ -62,6 +65,9 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = connectTimeout
 	}
+	if o.Down == nil {
+		o.Down = func() error { return nil }
+	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // Dial secured the connection
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.Dial(ctx) }),
@@ -72,8 +78,8 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(cri.MaxMessageBytes),
 			grpc.MaxCallSendMsgSize(cri.MaxMessageBytes)),
-		grpc.WithUnaryInterceptor(nameUnreachable(o.Name)),
-		grpc.WithStreamInterceptor(nameUnreachableStream(o.Name)),
+		grpc.WithUnaryInterceptor(nameUnreachable(o.Name, o.Down)),
+		grpc.WithStreamInterceptor(nameUnreachableStream(o.Name, o.Down)),
 	}
 	if !o.Local {
 		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{
@@ -90,8 +96,11 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 
 // nameUnreachable says in errors of the connection itself what cannot be reached. An UNAVAILABLE that the other end
 // answered, which shows by its metadata, is left as it is.
-func nameUnreachable(name string) grpc.UnaryClientInterceptor {
+func nameUnreachable(name string, down func() error) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if err := known(down, cc, name); err != nil {
+			return err
+		}
 		var header, trailer metadata.MD
 		err := invoke(ctx, method, req, reply, cc, append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))...)
 		if err == nil || header.Len()+trailer.Len() > 0 {
@@ -102,11 +111,24 @@ func nameUnreachable(name string) grpc.UnaryClientInterceptor {
 }
 
 // nameUnreachableStream does the same for streams that cannot be opened.
-func nameUnreachableStream(name string) grpc.StreamClientInterceptor {
+func nameUnreachableStream(name string, down func() error) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		if err := known(down, cc, name); err != nil {
+			return nil, err
+		}
 		stream, err := open(ctx, desc, cc, method, opts...)
 		return stream, unreachable(name, err)
 	}
+}
+
+// known fails a call that cannot get anywhere, and sees to it that there is an attempt to connect all the same.
+func known(down func() error, cc *grpc.ClientConn, name string) error {
+	err := down()
+	if err == nil {
+		return nil
+	}
+	cc.Connect()
+	return unreachable(name, status.Error(codes.Unavailable, err.Error()))
 }
 
 func unreachable(name string, err error) error {

@@ -98,13 +98,14 @@ func connectTLS(o Options, target link.Target) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connectRemote(o, to, 0)
+	return connectRemote(o, to, remote.ConnOptions{})
 }
 
 // connectRemote connects to a host process over a link.
-func connectRemote(o Options, to *link.Link, timeout time.Duration) (*Connection, error) {
+func connectRemote(o Options, to *link.Link, options remote.ConnOptions) (*Connection, error) {
 	target := to.Target().String()
-	conn, err := remote.NewConn(remote.ConnOptions{Name: "host " + target, Dial: to.Dial, ConnectTimeout: timeout})
+	options.Name, options.Dial = "host "+target, to.Dial
+	conn, err := remote.NewConn(options)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ package hostconn
 import (
 	"strconv"
 
+	"github.com/tombolo-dev/tombolo/host/remote"
 	"github.com/tombolo-dev/tombolo/link"
 	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
@@ -43,7 +44,10 @@ func connectSSH(o Options, target link.Target) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connectRemote(o, to, sshlink.ConnectTimeout)
+	return connectRemote(o, to, remote.ConnOptions{
+		ConnectTimeout: sshlink.ConnectTimeout,
+		Down:           func() error { return to.State().Err },
+	})
 }
 
 // hostArgs are the arguments of the host process.

@@ -89,6 +89,27 @@ func (s *site) awaitLinkDown(t *testing.T, says ...string) {
 	})
 }
 
+// awaitLinkLog waits for a line in the node's log that has all of the texts.
+func (s *site) awaitLinkLog(t *testing.T, says ...string) {
+	t.Helper()
+	eventually(t, usual, fmt.Sprintf("a line in the node's log with %q", says), func() error {
+		log, err := os.ReadFile(s.nodeProc.LogFile())
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(log)) {
+			found := strings.Contains(line, "link cannot be made")
+			for _, text := range says {
+				found = found && strings.Contains(line, text)
+			}
+			if found {
+				return nil
+			}
+		}
+		return errNotYet
+	})
+}
+
 // TestHostWithNothingButSSHAndContainerd becomes a node, stays one when its connection breaks, and has nothing of ours running
 // on it afterwards.
 func TestHostWithNothingButSSHAndContainerd(t *testing.T) {
@@ -181,7 +202,7 @@ func sshFailures(t *testing.T, s *site) {
 	changed := filepath.Join(t.TempDir(), "known_hosts")
 	must(t, os.WriteFile(changed, []byte(s.host.Address().String()+" "+string(public)), 0o600))
 	address := s.host.Address().String()
-	var unknown, stranger testbed.SSHServer = *s.ssh, *s.ssh
+	unknown, stranger := *s.ssh, *s.ssh
 	unknown.KnownHosts, stranger.KeyFile = changed, foreign
 	for _, tc := range []struct {
 		name, user string
@@ -199,7 +220,10 @@ func sshFailures(t *testing.T, s *site) {
 		t.Run(tc.name, func(t *testing.T) {
 			lost := &site{env: s.env, name: "adrift-" + tc.name, host: s.host, ssh: tc.ssh, sshUser: tc.user, nodeArgs: tc.args}
 			lost.startLost(t)
-			lost.awaitLinkDown(t, tc.says...)
+			lost.awaitLinkLog(t, tc.says...)
+			if c, err := lost.readyCondition(t.Context()); err == nil && c.Status == v1.ConditionTrue {
+				t.Errorf("the node is Ready: %+v", c)
+			}
 		})
 	}
 	// By way of the host itself, which is as good a jump host as any, and as root; with the key pinned at the end.
