@@ -125,7 +125,7 @@ func (c *Client) ReportTo(report func(kind, reason, message string)) { c.request
 func (c *Client) Run(ctx context.Context) error {
 	defer c.transport.close()
 	if err := c.probe(ctx); err != nil {
-		return nil //nolint:nilerr // the end of ctx
+		return nil // ctx has ended
 	}
 	manager, err := certificate.NewManager(&certificate.Config{
 		ClientsetFn:             c.clientset,

@@ -66,17 +66,17 @@ func TestANewCertificateIsUsedAtOnceAndOpenRequestsGoOn(t *testing.T) {
 	}
 	defer transport.close()
 	client := &http.Client{Transport: transport}
-	get := func(path string) *http.Response {
+	get := func(path string) io.ReadCloser {
 		t.Helper()
 		response, err := client.Get(s.URL + path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return response
+		return response.Body
 	}
-	read := func(r *http.Response) string {
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
+	read := func(r io.ReadCloser) string {
+		defer r.Close()
+		body, err := io.ReadAll(r)
 		if err != nil {
 			t.Error(err)
 		}

@@ -25,7 +25,7 @@ func unitRights(t *testing.T) []string {
 	for line := range strings.Lines(string(data)) {
 		if list, ok := strings.CutPrefix(strings.TrimSpace(line), "CapabilityBoundingSet="); ok {
 			set := "-all"
-			for _, capability := range strings.Fields(list) {
+			for capability := range strings.FieldsSeq(list) {
 				set += ",+" + strings.ToLower(strings.TrimPrefix(capability, "CAP_"))
 			}
 			return []string{"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=" + set}
