@@ -29,7 +29,7 @@ type limits struct {
 	stall time.Duration
 }
 
-var usualLimits = limits{step: 10 * time.Second, start: time.Minute, stall: 15 * time.Second}
+var usualLimits = limits{step: 30 * time.Second, start: time.Minute, stall: 15 * time.Second}
 
 // ConnectTimeout bounds Dial as a whole. Each of its steps is bounded on its own and much closer; this leaves time for an upload
 // over a slow line.

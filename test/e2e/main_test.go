@@ -23,7 +23,7 @@ const (
 	setUpTimeout    = 15 * time.Minute // building tombolo without a cache takes most of it
 	tearDownTimeout = time.Minute
 	// parallelTests is how many tests wait at the same time. They need little of the processor.
-	parallelTests = 7
+	parallelTests = 5
 )
 
 // suite is what all tests share; nil if end-to-end tests were not asked for.

@@ -73,8 +73,13 @@ type given struct{ cpu, memory, weight int64 }
 // cgroup reads the files of a container's cgroup, of version 2 or 1.
 func (k *tester) cgroup(pod *v1.Pod, container string) given {
 	k.Helper()
-	text := strings.Fields(k.kubectl("exec", pod.Name, "-c", container, "--", "sh", "-c",
-		`cd /sys/fs/cgroup; cat cpu.max memory.max cpu.weight 2> /dev/null || cat cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us memory/memory.limit_in_bytes cpu/cpu.shares`))
+	var text []string
+	eventually(k.T, usual, "the files of the cgroup are read", func() error { // a node that was just started may not serve yet
+		out, err := k.tryKubectl(nil, "exec", pod.Name, "-c", container, "--", "sh", "-c",
+			`cd /sys/fs/cgroup; cat cpu.max memory.max cpu.weight 2> /dev/null || cat cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us memory/memory.limit_in_bytes cpu/cpu.shares`)
+		text = strings.Fields(out)
+		return err
+	})
 	if len(text) != 4 {
 		k.Fatalf("cgroup of container %s: %q", container, text)
 	}
