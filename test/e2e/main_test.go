@@ -22,7 +22,7 @@ import (
 const (
 	setUpTimeout    = 15 * time.Minute // building tombolo without a cache takes most of it
 	tearDownTimeout = time.Minute
-	// parallelTests is how many tests wait at the same time. They need little of the processor.
+	// parallelTests is how many tests run at the same time. Most of the time they wait, but more would wait for the processor.
 	parallelTests = 5
 )
 
