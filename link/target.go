@@ -6,13 +6,11 @@ package link
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
@@ -49,7 +47,7 @@ func ParseTarget(text string) (Target, error) {
 		}
 	case SchemeTLS:
 		host, port, err := net.SplitHostPort(address)
-		if err != nil || !isHost(host) {
+		if err != nil || !sshlink.IsHost(host) {
 			return Target{}, fmt.Errorf("target %q: use tls://host:port: %w", text, errdefs.ErrInvalidArgument)
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -65,14 +63,6 @@ func ParseTarget(text string) (Target, error) {
 		return Target{}, fmt.Errorf("target %q: scheme %q is not known, use unix, tls or ssh: %w", text, scheme, errdefs.ErrInvalidArgument)
 	}
 	return Target{Scheme: scheme, Address: address}, nil
-}
-
-// isHost says whether text is an IP address or a DNS name. A name may be in any case and end with a dot.
-func isHost(text string) bool {
-	if _, err := netip.ParseAddr(text); err == nil {
-		return true
-	}
-	return len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(text, ".")))) == 0
 }
 
 // String returns the text form.

@@ -114,24 +114,16 @@ func makeHostParents(path string, noLinks bool) (*os.File, error) {
 		}
 		return openHost(path, false)
 	}
-	dir, err := openHost("/", true)
-	if err != nil {
-		return nil, err
-	}
-	for _, element := range elementsOf(path) {
+	return descend(path, func(dir *os.File, element string) (*os.File, error) {
 		next, err := openAt(dir, element)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err = makeAt(dir, element, hostPathMode); err == nil {
-				next, err = openAt(dir, element)
-			}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return next, err
 		}
-		dir.Close()
-		if err != nil {
+		if err := makeAt(dir, element, hostPathMode); err != nil {
 			return nil, err
 		}
-		dir = next
-	}
-	return dir, nil
+		return openAt(dir, element)
+	})
 }
 
 // makeHostFile makes an empty file. The directory it is in must exist.

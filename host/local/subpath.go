@@ -153,24 +153,33 @@ func openHost(path string, noLinks bool) (*os.File, error) {
 			return nil, err
 		}
 	}
-	file, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	file, err := descend(path, openAt)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { file.Close() }()
-	for _, element := range elementsOf(path) {
-		next, err := openAt(file, element)
-		if err != nil {
-			return nil, err
-		}
-		file.Close()
-		file = next
-	}
+	defer file.Close()
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("keeping %s open: %w", path, err)
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// descend goes from the root of the file system along a path, with step from each directory to what is next.
+func descend(path string, step func(dir *os.File, element string) (*os.File, error)) (*os.File, error) {
+	file, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, element := range elementsOf(path) {
+		next, err := step(file, element)
+		file.Close()
+		if err != nil {
+			return nil, err
+		}
+		file = next
+	}
+	return file, nil
 }
 
 // elementsOf splits a path.

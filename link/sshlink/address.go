@@ -56,7 +56,7 @@ func ParseAddress(text string) (Address, error) {
 		}
 		a.Host, a.Port = host, strconv.FormatUint(n, 10)
 	}
-	if !isHost(a.Host) {
+	if !IsHost(a.Host) {
 		return wrong("the host is neither a DNS name nor an IP address: use user@host or user@host:port")
 	}
 	return a, nil
@@ -72,7 +72,8 @@ func isUser(text string) bool {
 	return text != "" && text[0] != '-'
 }
 
-func isHost(text string) bool {
+// IsHost says whether text is an IP address or a DNS name. A name may be in any case and end with a dot.
+func IsHost(text string) bool {
 	if _, err := netip.ParseAddr(text); err == nil {
 		return true
 	}

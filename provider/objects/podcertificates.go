@@ -91,22 +91,7 @@ func (c *podCertificates) run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { c.controller.RunWithContext(ctx) })
-	for ctx.Err() == nil {
-		due, wait := c.due()
-		for _, k := range due {
-			c.ask(ctx, k)
-		}
-		if len(due) > 0 {
-			continue
-		}
-		timer := c.clock.NewTimer(wait)
-		select {
-		case <-timer.C():
-		case <-c.news:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
+	renewWhenDue(ctx, c.clock, c.news, c.due, c.ask)
 }
 
 // get returns the key and the certificates of a source of a volume. The first time it waits for the signer, for a bounded time.

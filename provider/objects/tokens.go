@@ -164,27 +164,29 @@ func (t *tokens) request(ctx context.Context, k *token) error {
 }
 
 // run renews tokens when they are due, until ctx ends.
-func (t *tokens) run(ctx context.Context) {
-	for {
-		due, wait := t.due()
-		for _, k := range due {
+func (t *tokens) run(ctx context.Context) { renewWhenDue(ctx, t.clock, t.news, t.due, t.renew) }
+
+// renewWhenDue renews what is due, until ctx ends. due returns that or, if there is nothing, how long it is until there may be
+// something. It is asked again when there are news.
+func renewWhenDue[T any](ctx context.Context, c clock.Clock, news <-chan struct{}, due func() ([]T, time.Duration), renew func(context.Context, T)) {
+	for ctx.Err() == nil {
+		now, wait := due()
+		for _, item := range now {
 			if ctx.Err() != nil {
 				return
 			}
-			t.renew(ctx, k)
+			renew(ctx, item)
 		}
-		if len(due) > 0 {
+		if len(now) > 0 {
 			continue
 		}
-		timer := t.clock.NewTimer(wait)
+		timer := c.NewTimer(wait)
 		select {
 		case <-timer.C():
-		case <-t.news:
-			timer.Stop()
+		case <-news:
 		case <-ctx.Done():
-			timer.Stop()
-			return
 		}
+		timer.Stop()
 	}
 }
 
