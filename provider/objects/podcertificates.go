@@ -162,6 +162,7 @@ func (c *podCertificates) ask(ctx context.Context, k *certificate) {
 		k.retryAt = c.clock.Now().Add(k.pause)
 	}
 	c.mu.Unlock()
+	c.wake()
 	if err != nil {
 		c.log.Warn("asking for a certificate of a pod", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "signer", want.SignerName, "error", err)
 		return
@@ -169,7 +170,6 @@ func (c *podCertificates) ask(ctx context.Context, k *certificate) {
 	if obj, found, _ := c.requests.GetByKey(asked.name.String()); found {
 		c.saw(obj) // it came before we knew its name
 	}
-	c.wake()
 }
 
 // request makes a key and a PodCertificateRequest for it.
