@@ -15,6 +15,7 @@ PKG ?= ./...
 E2E ?= ./test/...
 ARGS ?=
 # What make fuzz runs, and how many times each (or for how long: FUZZTIME=1m). Go may fail a target whose time is up while it is busy.
+# New inputs are hardly made smaller: Go takes a minute for each whose coverage varies, as that of goroutines does.
 # host/local/probe is left out: an answer that never ends takes as long as a probe may.
 FUZZ ?= ./host/local ./host/local/fileset ./host/policy ./lifecycle/image/... ./lifecycle/podenv ./cri ./link/sshlink
 FUZZTIME ?= 3000x
@@ -58,7 +59,7 @@ fuzz: ## Fuzz what reads foreign bytes: paths, references, docker configurations
 		go test -c -fuzz Fuzz -o "$$work/fuzz.test" "$$dir"; \
 		for target in $$targets; do \
 			echo "$$target in $$dir"; \
-			(cd "$$dir" && "$$work/fuzz.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$work/cache"); \
+			(cd "$$dir" && "$$work/fuzz.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 10x -test.fuzzcachedir "$$work/cache"); \
 		done; \
 	done
 
