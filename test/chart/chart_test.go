@@ -80,7 +80,7 @@ func TestNotes(t *testing.T) {
 	needHelm(t)
 	for name, values := range map[string]string{"none": "", "one": "one", "full": "full"} {
 		r := release(values)
-		out, err := Helm(t.Context(), append([]string{"install", "--dry-run=client"}, r.args()...)...)
+		out, err := Helm(t.Context(), append([]string{"install", "--dry-run=client"}, r.Args()...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestNotes(t *testing.T) {
 }
 
 func TestPlainManifestsAreThoseOfTheChart(t *testing.T) {
-	r := Release{Chart: folder, Name: "tombolo", Namespace: "tombolo", Values: []string{"../../deploy/kubernetes/values.yaml"}}
+	r := Release{Chart: folder, Name: "tombolo", Namespace: "tombolo", Values: []string{"../../deploy/kubernetes/values.yaml"}, WithoutTests: true}
 	out := template(t, r)
 	golden(t, "../../deploy/kubernetes/tombolo.yaml", "# Generated from charts/tombolo and values.yaml: go test ./test/chart -update\n"+out)
 }
@@ -239,36 +239,48 @@ func rights(t *testing.T, o *unstructured.Unstructured) (lines []string) {
 
 func TestEveryPodIsRestricted(t *testing.T) {
 	for _, values := range []string{"one", "full"} {
-		found := 0
+		found := map[string]int{}
 		for _, o := range objects(t, release(values)) {
+			pod := map[string][]string{"Deployment": {"spec", "template", "spec"}, "Pod": {"spec"}}[o.GetKind()]
+			if pod == nil {
+				continue
+			}
+			found[o.GetKind()]++
+			spec, _, _ := unstructured.NestedMap(o.Object, pod...)
+			requireRestricted(t, o.GetKind()+" "+o.GetName(), spec)
 			if o.GetKind() != "Deployment" {
 				continue
 			}
-			found++
-			for path, want := range map[string]any{
-				"spec.template.spec.securityContext.runAsNonRoot":        true,
-				"spec.template.spec.securityContext.seccompProfile.type": "RuntimeDefault",
-				"spec.template.spec.automountServiceAccountToken":        false,
-				"spec.strategy.type": "Recreate",
-			} {
-				if got, _, _ := unstructured.NestedFieldNoCopy(o.Object, strings.Split(path, ".")...); got != want {
-					t.Errorf("%s of %s is %v, want %v", path, o.GetName(), got, want)
-				}
-			}
-			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-			for _, c := range containers {
-				security, _, _ := unstructured.NestedMap(c.(map[string]any), "securityContext")
-				want := map[string]any{
-					"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-					"capabilities": map[string]any{"drop": []any{"ALL"}},
-				}
-				if d := cmp.Diff(want, security); d != "" {
-					t.Errorf("security context of a container of %s (-want +got):\n%s", o.GetName(), d)
-				}
+			if got, _, _ := unstructured.NestedString(o.Object, "spec", "strategy", "type"); got != "Recreate" {
+				t.Errorf("the strategy of %s is %q", o.GetName(), got)
 			}
 		}
-		if found == 0 {
-			t.Errorf("%s: no Deployment", values)
+		if found["Deployment"] == 0 || found["Pod"] != found["Deployment"] {
+			t.Errorf("%s: %v, want a Deployment and the Pod of a test for each node", values, found)
+		}
+	}
+}
+
+func requireRestricted(t *testing.T, what string, spec map[string]any) {
+	t.Helper()
+	for path, want := range map[string]any{
+		"securityContext.runAsNonRoot":        true,
+		"securityContext.seccompProfile.type": "RuntimeDefault",
+		"automountServiceAccountToken":        false,
+	} {
+		if got, _, _ := unstructured.NestedFieldNoCopy(spec, strings.Split(path, ".")...); got != want {
+			t.Errorf("%s of %s is %v, want %v", path, what, got, want)
+		}
+	}
+	containers, _, _ := unstructured.NestedSlice(spec, "containers")
+	for _, c := range containers {
+		security, _, _ := unstructured.NestedMap(c.(map[string]any), "securityContext")
+		want := map[string]any{
+			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+			"capabilities": map[string]any{"drop": []any{"ALL"}},
+		}
+		if d := cmp.Diff(want, security); d != "" {
+			t.Errorf("security context of a container of %s (-want +got):\n%s", what, d)
 		}
 	}
 }

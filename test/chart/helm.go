@@ -29,9 +29,12 @@ type Release struct {
 	// Values are values.yaml files; Set are settings in the form of --set.
 	Values []string
 	Set    []string
+	// WithoutTests leaves out what helm test makes.
+	WithoutTests bool
 }
 
-func (r Release) args() []string {
+// Args are the arguments of helm that name the release, the chart and its values.
+func (r Release) Args() []string {
 	args := []string{r.Name, r.Chart, "--namespace", r.Namespace}
 	for _, file := range r.Values {
 		args = append(args, "--values", file)
@@ -44,7 +47,11 @@ func (r Release) args() []string {
 
 // Template renders the release's manifests.
 func Template(ctx context.Context, r Release) (string, error) {
-	return Helm(ctx, append([]string{"template"}, r.args()...)...)
+	args := append([]string{"template"}, r.Args()...)
+	if r.WithoutTests {
+		args = append(args, "--skip-tests")
+	}
+	return Helm(ctx, args...)
 }
 
 // Helm runs helm, which keeps nothing in the user's home. The error has what helm wrote to standard error.

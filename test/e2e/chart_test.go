@@ -62,6 +62,7 @@ func TestTheAPIServerTakesWhatTheChartRenders(t *testing.T) {
 			Name: "shore", Namespace: namespace, Values: []string{"../chart/testdata/" + values + ".yaml"}, Set: []string{"metrics.serviceMonitor.enabled=false"},
 		})
 		must(t, err)
+		e.awaitAccount(t, namespace)
 		for _, o := range objects {
 			if o.GetKind() == "ServiceAccount" { // pods cannot be judged without
 				must(t, e.apply(t.Context(), o))

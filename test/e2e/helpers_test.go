@@ -82,11 +82,17 @@ func on(t *testing.T, s *site) *tester {
 		}
 		_ = client.CoreV1().Namespaces().Delete(context.Background(), k.namespace, metav1.DeleteOptions{})
 	})
-	eventually(t, usual, "a service account in "+k.namespace, func() error {
-		_, err := client.CoreV1().ServiceAccounts(k.namespace).Get(t.Context(), "default", metav1.GetOptions{})
+	s.env.awaitAccount(t, k.namespace)
+	return k
+}
+
+// awaitAccount waits until a namespace has the service account without which there are no pods.
+func (e *environment) awaitAccount(t *testing.T, namespace string) {
+	t.Helper()
+	eventually(t, usual, "a service account in "+namespace, func() error {
+		_, err := e.cluster.Client().CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
-	return k
 }
 
 // part is the tester for a subtest, in the same namespace.

@@ -73,6 +73,13 @@ func (e *environment) ownSite(t *testing.T, name string, hostArgs ...string) *si
 // startFor starts a site for one test.
 func (s *site) startFor(t *testing.T) {
 	t.Helper()
+	s.closeAfter(t)
+	must(t, s.start(t.Context()))
+}
+
+// closeAfter removes the site's host after the test.
+func (s *site) closeAfter(t *testing.T) {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {
 			t.Error(err)
@@ -81,11 +88,21 @@ func (s *site) startFor(t *testing.T) {
 			must(t, s.host.Remove(context.WithoutCancel(t.Context())))
 		}
 	})
-	must(t, s.start(t.Context()))
 }
 
 // start brings everything of the site up and waits until the node is Ready.
 func (s *site) start(ctx context.Context) error {
+	if err := s.startMachine(ctx); err != nil {
+		return err
+	}
+	if err := s.startNode(); err != nil {
+		return err
+	}
+	return s.awaitReady(ctx)
+}
+
+// startMachine brings up the host with what runs on it.
+func (s *site) startMachine(ctx context.Context) error {
 	var err error
 	if s.host, err = s.env.cluster.AddHost(ctx, s.name, testbed.HostOptions{}); err != nil {
 		return err
@@ -107,14 +124,9 @@ func (s *site) start(ctx context.Context) error {
 		return err
 	}
 	if !s.inProcess && s.sshUser == "" {
-		if err := s.startHost(); err != nil {
-			return err
-		}
+		return s.startHost()
 	}
-	if err := s.startNode(); err != nil {
-		return err
-	}
-	return s.awaitReady(ctx)
+	return nil
 }
 
 // prepareNode makes certificates and assembles the command line of tombolo node.

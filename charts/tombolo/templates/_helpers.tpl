@@ -45,6 +45,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* The registry for mirrors holds this image, too. */}}
+{{- define "tombolo.testImage" -}}
+{{- printf "%s/%s" (default .Values.test.image.registry .Values.global.imageRegistry) .Values.test.image.repository -}}
+{{- if .Values.test.image.digest }}@{{ .Values.test.image.digest }}{{ else }}:{{ .Values.test.image.tag }}{{ end -}}
+{{- end -}}
+
 {{/* Problems that a schema has no words for. */}}
 {{- define "tombolo.check" -}}
 {{- $seen := dict -}}
