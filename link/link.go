@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
+	"github.com/tombolo-dev/tombolo/link/reverse"
 	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
 
@@ -28,15 +30,19 @@ const unacknowledgedTimeout = 15 * time.Second
 // Options say where a link leads.
 type Options struct {
 	Target Target
-	// Certificates are the identity of this side and the authority of the other one. Required for SchemeTLS.
+	// Certificates are the identity of this side and the authority of the other one. Required for SchemeTLS and SchemeReverse.
 	Certificates *Certificates
 	// ServerName is the name that the host's certificate must carry, by default the host part of the target.
 	ServerName string
 	// SSH says how to log in to the host and what to start there. Required for SchemeSSH. Address and Note are set by New.
-	SSH   *sshlink.Options
-	Clock clock.PassiveClock
+	SSH *sshlink.Options
+	// Listen is the address:port to which the host connects. Required for SchemeReverse.
+	Listen string
+	Clock  clock.PassiveClock
 	// Logger is told when the link comes up or goes down. Default: none.
 	Logger *slog.Logger
+	// Registerer gets the counts of SchemeReverse. Default: none.
+	Registerer prometheus.Registerer
 }
 
 // Link dials one target.
@@ -45,25 +51,24 @@ type Link struct {
 	certs      *Certificates
 	serverName string
 	ssh        *sshlink.Dialer
+	reverse    *reverse.Acceptor
 	tracker    *tracker
 }
 
-// New returns a link. It does not connect: Dial does, as often as it is called.
+// New returns a link. It does not connect: Dial does, as often as it is called. For SchemeReverse it listens until Close.
 func New(o Options) (*Link, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Target.Scheme == SchemeTLS {
-		if o.Certificates == nil {
-			return nil, fmt.Errorf("target %s needs certificates: %w", o.Target, errdefs.ErrInvalidArgument)
+	if (o.Target.Scheme == SchemeTLS || o.Target.Scheme == SchemeReverse) && o.Certificates == nil {
+		return nil, fmt.Errorf("target %s needs certificates: %w", o.Target, errdefs.ErrInvalidArgument)
+	}
+	if o.Target.Scheme == SchemeTLS && o.ServerName == "" {
+		host, _, err := net.SplitHostPort(o.Target.Address)
+		if err != nil {
+			return nil, fmt.Errorf("target %s: %w: %w", o.Target, err, errdefs.ErrInvalidArgument)
 		}
-		if o.ServerName == "" {
-			host, _, err := net.SplitHostPort(o.Target.Address)
-			if err != nil {
-				return nil, fmt.Errorf("target %s: %w: %w", o.Target, err, errdefs.ErrInvalidArgument)
-			}
-			o.ServerName = host
-		}
+		o.ServerName = host
 	}
 	l := &Link{
 		target:     o.Target,
@@ -71,11 +76,15 @@ func New(o Options) (*Link, error) {
 		serverName: o.ServerName,
 		tracker:    newTracker(o.Target.String(), o.Clock, o.Logger),
 	}
-	if o.Target.Scheme == SchemeSSH {
-		var err error
-		if l.ssh, err = newSSH(o, l.tracker); err != nil {
-			return nil, err
-		}
+	var err error
+	switch o.Target.Scheme {
+	case SchemeSSH:
+		l.ssh, err = newSSH(o, l.tracker)
+	case SchemeReverse:
+		l.reverse, err = newReverse(o, l.tracker)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -99,8 +108,13 @@ func (l *Link) Target() Target { return l.target }
 // State returns how the link is doing.
 func (l *Link) State() State { return l.tracker.get() }
 
-// Close ends the reports of the link. Connections belong to whoever dialed them and stay open.
-func (l *Link) Close() { l.tracker.close() }
+// Close ends the reports of the link, and listening. Connections belong to whoever dialed them and stay open.
+func (l *Link) Close() {
+	l.tracker.close()
+	if l.reverse != nil {
+		l.reverse.Close()
+	}
+}
 
 // Dial opens a new connection. The caller owns it. An error is Unavailable, unless ctx was cancelled.
 func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
@@ -109,7 +123,7 @@ func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, err
 		}
-		err = fmt.Errorf("dialing %s: %w", l.target, err)
+		err = fmt.Errorf("%s: %w", l.tracker.trying, err)
 		l.tracker.failed(err)
 		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)
 	}
@@ -122,6 +136,8 @@ func (l *Link) dial(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", l.target.Address)
 	case SchemeSSH:
 		return l.ssh.Dial(ctx)
+	case SchemeReverse:
+		return l.reverse.Dial(ctx)
 	}
 	raw, err := dialTCP(ctx, l.target.Address)
 	if err != nil {

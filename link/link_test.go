@@ -357,7 +357,7 @@ func TestParseTarget(t *testing.T) {
 }
 
 func FuzzParseTarget(f *testing.F) {
-	for _, seed := range []string{"unix:///a", "tls://a:1", "tls://[::1]:1", "x://", "", "ssh://a@b", "ssh://a@[::1]:1"} {
+	for _, seed := range []string{"unix:///a", "tls://a:1", "tls://[::1]:1", "x://", "", "ssh://a@b", "ssh://a@[::1]:1", "reverse://a.b"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -30,6 +30,7 @@ type State struct {
 // tracker keeps the state of a link and logs its changes.
 type tracker struct {
 	target string
+	trying string // what is being done for a connection, such as dialing the target
 	clock  clock.PassiveClock
 	logger *slog.Logger
 
@@ -43,7 +44,7 @@ type tracker struct {
 }
 
 func newTracker(target string, clk clock.PassiveClock, logger *slog.Logger) *tracker {
-	return &tracker{target: target, clock: clk, logger: logger, state: State{Since: clk.Now()}}
+	return &tracker{target: target, trying: "dialing " + target, clock: clk, logger: logger, state: State{Since: clk.Now()}}
 }
 
 func (t *tracker) get() State {
@@ -94,7 +95,16 @@ func (t *tracker) note(waiting error) {
 	defer t.mu.Unlock()
 	if !t.closed && !t.state.Up && (t.state.Err == nil || t.noted) {
 		t.noted = true
-		t.state.Err = fmt.Errorf("dialing %s: %w", t.target, waiting)
+		t.state.Err = fmt.Errorf("%s: %w", t.trying, waiting)
+	}
+}
+
+// refused records why a peer was turned away that wanted to be the other end. It was logged already.
+func (t *tracker) refused(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed && !t.state.Up {
+		t.state.Err, t.noted = fmt.Errorf("%s: %w", t.trying, err), false
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
@@ -23,22 +24,25 @@ const (
 	SchemeTLS = "tls"
 	// SchemeSSH is a machine with an SSH server, on which a host process is started for each connection.
 	SchemeSSH = "ssh"
+	// SchemeReverse is a host process that connects to this side, with TLS 1.3 and certificates on both sides.
+	SchemeReverse = "reverse"
 )
 
 // Target is where a link leads.
 type Target struct {
 	// Scheme is one of the Scheme constants.
 	Scheme string
-	// Address is a socket path for SchemeUnix, host:port for SchemeTLS and user@host:port for SchemeSSH.
+	// Address is a socket path for SchemeUnix, host:port for SchemeTLS, user@host:port for SchemeSSH and for SchemeReverse the name
+	// in the host's certificate.
 	Address string
 }
 
-// ParseTarget reads a target from its text form: unix:///run/containerd/containerd.sock, tls://host:port or
-// ssh://user@host[:port]. An error is InvalidArgument.
+// ParseTarget reads a target from its text form: unix:///run/containerd/containerd.sock, tls://host:port,
+// ssh://user@host[:port] or reverse://name. An error is InvalidArgument.
 func ParseTarget(text string) (Target, error) {
 	scheme, address, ok := strings.Cut(text, "://")
 	if !ok {
-		return Target{}, fmt.Errorf("target %q: use unix:///path/of/containerd.sock, tls://host:port or ssh://user@host: %w", text, errdefs.ErrInvalidArgument)
+		return Target{}, fmt.Errorf("target %q: use unix:///path/of/containerd.sock, tls://host:port, ssh://user@host or reverse://name: %w", text, errdefs.ErrInvalidArgument)
 	}
 	switch scheme {
 	case SchemeUnix:
@@ -59,8 +63,12 @@ func ParseTarget(text string) (Target, error) {
 			return Target{}, fmt.Errorf("target ssh://user@host[:port]: %w", err)
 		}
 		address = parsed.String()
+	case SchemeReverse:
+		if why := validation.IsDNS1123Subdomain(address); len(why) > 0 {
+			return Target{}, fmt.Errorf("target %q: use reverse://name, with the name in the host's certificate (no port belongs here): %w", text, errdefs.ErrInvalidArgument)
+		}
 	default:
-		return Target{}, fmt.Errorf("target %q: scheme %q is not known, use unix, tls or ssh: %w", text, scheme, errdefs.ErrInvalidArgument)
+		return Target{}, fmt.Errorf("target %q: scheme %q is not known, use unix, tls, ssh or reverse: %w", text, scheme, errdefs.ErrInvalidArgument)
 	}
 	return Target{Scheme: scheme, Address: address}, nil
 }

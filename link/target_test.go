@@ -25,14 +25,17 @@ func TestParseTargetRefusesWhatCannotBeDialled(t *testing.T) {
 		"tls://unix://:1": "use tls://host:port",
 		"ssh://edge":      "use user@host",
 		"ssh://a@edge:0":  "give a port from 1 to 65535",
-		"http://edge":     "use unix, tls or ssh",
+		"http://edge":     "use unix, tls, ssh or reverse",
+		"reverse://":      "use reverse://name",
+		"reverse://a:1":   "no port belongs here",
+		"reverse://A_b":   "use reverse://name",
 	} {
 		got, err := ParseTarget(text)
 		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), strings.TrimPrefix(text, "ssh://")) || !strings.Contains(err.Error(), remedy) {
 			t.Errorf("%q: %+v, %v, want %q", text, got, err, remedy)
 		}
 	}
-	for _, text := range []string{"tls://EDGE.example.com.:1", "tls://[fe80::1%eth0]:65535"} {
+	for _, text := range []string{"tls://EDGE.example.com.:1", "tls://[fe80::1%eth0]:65535", "reverse://edge-1", "reverse://edge-1.example.com"} {
 		if _, err := ParseTarget(text); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}

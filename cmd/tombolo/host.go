@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host/local"
@@ -49,6 +47,7 @@ type hostOptions struct {
 	rootDir        string
 	podLogsDir     string
 	listen         string
+	connect        connectOptions
 	stdio          bool
 	files          link.Files
 	policy         string
@@ -62,6 +61,7 @@ func (o *hostOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories")
 	fs.StringVar(&o.policy, "policy", "", "file that says what pods may do to this machine; without it, everything that a node asks for")
 	fs.StringVar(&o.listen, "listen", defaultHostListen, "address and port to serve nodes on")
+	o.connect.addFlags(fs)
 	fs.BoolVar(&o.stdio, "stdio", false, "serve one node on standard input and output, and end with it: what a node runs over ssh://; without certificates, since who starts it is trusted")
 	fs.StringVar(&o.files.CertFile, "tls-cert-file", "", "certificate of this host (tombolo pki host)")
 	fs.StringVar(&o.files.KeyFile, "tls-private-key-file", "", "key of the certificate")
@@ -85,7 +85,7 @@ func (o *hostOptions) validate() error {
 	if o.stdio {
 		problems = append(problems, o.checkStdio()...)
 	} else {
-		problems = append(problems, o.checkServing()...)
+		problems = append(append(problems, o.connect.check(o)...), o.checkServing()...)
 	}
 	if len(problems) > 0 {
 		return usageError{errors.Join(problems...)}
@@ -134,6 +134,9 @@ func newHostCommand(p *process) *cobra.Command {
 the given authority. It starts whether or not containerd is up, and keeps no state but files below --root. Pods live on
 when it stops.
 
+With --connect it listens on no port: it connects to its node itself, for machines behind NAT or a firewall that lets nothing
+in. One TCP connection carries everything. If it ends, another one is made, for as long as it takes.
+
 With --stdio it serves the one node that started it, over SSH, and ends with it.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -156,7 +159,7 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	secure, err := o.credentials(logger, registry)
+	nodes, err := o.access(p, logger, registry)
 	if err != nil {
 		return err
 	}
@@ -192,7 +195,7 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	server := remote.NewServer(remote.ServerOptions{
 		Host:        machine,
 		Runtime:     machine.ObserveStreaming(runtime),
-		Credentials: secure,
+		Credentials: nodes.credentials,
 		Policy:      rules,
 		Version:     buildVersion(),
 		Clock:       p.clock,
@@ -202,27 +205,12 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	if o.stdio {
 		err = o.serveStdio(ctx, p, server, logger)
 	} else {
-		err = boundedStop(ctx, logger, func() error { return o.serve(ctx, server, registry, logger) })
+		err = boundedStop(ctx, logger, func() error { return o.serve(ctx, server, nodes, registry, logger) })
 	}
 
 	stopping, cancel := context.WithTimeout(context.Background(), hookStopTimeout)
 	defer cancel()
 	return errors.Join(err, machine.Close(stopping))
-}
-
-// credentials secure the connections, nil where the one connection is secure already.
-func (o *hostOptions) credentials(logger *slog.Logger, registry *prometheus.Registry) (credentials.TransportCredentials, error) {
-	if o.stdio {
-		return nil, nil
-	}
-	certificates, err := link.LoadCertificates(o.files, logger)
-	if err != nil {
-		return nil, err
-	}
-	if err := certificates.CheckUsage(x509.ExtKeyUsageServerAuth); err != nil {
-		return nil, fmt.Errorf("--tls-cert-file: %w", err)
-	}
-	return certificates.ServerCredentials(link.ServerOptions{Logger: logger, Registerer: registry}), nil
 }
 
 // loadPolicy returns the policy of --policy, nil without one.
@@ -239,10 +227,10 @@ func (o *hostOptions) loadPolicy(logger *slog.Logger) (remote.Policy, error) {
 }
 
 // serve runs the listeners until ctx ends or one of them fails.
-func (o *hostOptions) serve(ctx context.Context, server *remote.Server, registry *prometheus.Registry, logger *slog.Logger) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+func (o *hostOptions) serve(ctx context.Context, server *remote.Server, nodes *access, registry *prometheus.Registry, logger *slog.Logger) error {
+	listener, err := nodes.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("listening on --listen %s: %w", o.listen, err)
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if o.metricsAddress != "" {
@@ -253,7 +241,12 @@ func (o *hostOptions) serve(ctx context.Context, server *remote.Server, registry
 		group.Go(func() error { return metrics.serve(ctx) })
 		logger.Info("serving metrics", "address", metrics.address())
 	}
-	logger.Info("serving nodes", "version", buildVersion(), "address", listener.Addr().String(), "containerd", o.containerd, "root", o.rootDir)
+	begun := logger.With("version", buildVersion(), "address", listener.Addr().String(), "containerd", o.containerd, "root", o.rootDir)
+	if o.connect.address != "" {
+		begun.Info("connecting to the node")
+	} else {
+		begun.Info("serving nodes")
+	}
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	err = group.Wait()
 	if err == nil {

@@ -38,7 +38,7 @@ func (o *hostOptions) checkStdio() (problems []error) {
 		name  string
 		given bool
 	}{
-		{"listen", o.listen != defaultHostListen}, {"metrics-address", o.metricsAddress != ""}, {"tls-cert-file", o.files.CertFile != ""},
+		{"listen", o.listen != defaultHostListen}, {"connect", o.connect.address != ""}, {"proxy", o.connect.proxy != ""}, {"metrics-address", o.metricsAddress != ""}, {"tls-cert-file", o.files.CertFile != ""},
 		{"tls-private-key-file", o.files.KeyFile != ""}, {"client-ca-file", o.files.CAFile != ""},
 	} {
 		if flag.given {

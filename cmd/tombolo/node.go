@@ -72,7 +72,7 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 			IssuedServing: o.identity.rotateServing, ClientCAFromCluster: o.identity.clientCAFromCluster,
 			ClusterID: o.clusterID, ClusterDNS: o.clusterDNS, ClusterDomain: o.clusterDomain,
 			Host: hostconn.Options{
-				Target: o.host, Files: o.hostFiles, ServerName: o.serverName, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
+				Target: o.host, Files: o.hostFiles, ServerName: o.serverName, Listen: o.hostListen, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
 				SSH: s.ssh,
 			},
 			StaticPods: s.static, UnsafeSysctls: o.unsafeSysctls,

@@ -50,6 +50,7 @@ type nodeOptions struct {
 	host       string
 	hostFiles  link.Files
 	serverName string
+	hostListen string
 	ssh        sshOptions
 	rootDir    string
 	podLogsDir string
@@ -86,12 +87,13 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server as the node; without it, the node asks for an identity of its own")
 	o.identity.addFlags(fs)
 
-	fs.StringVar(&o.host, "host", "", "where the host is: tls://host:port of a tombolo host, ssh://user@host[:port] of a machine with an SSH server and containerd, or unix:///path/of/containerd.sock for this machine")
-	fs.StringVar(&o.hostFiles.CAFile, "host-ca-file", "", "authority that the host's certificate must come from (tls://)")
-	fs.StringVar(&o.hostFiles.CertFile, "host-cert-file", "", "certificate of this node for the host (tombolo pki node) (tls://)")
-	fs.StringVar(&o.hostFiles.KeyFile, "host-key-file", "", "key of that certificate (tls://)")
+	fs.StringVar(&o.host, "host", "", "where the host is: tls://host:port of a tombolo host, ssh://user@host[:port] of a machine with an SSH server and containerd, reverse://name of a tombolo host that connects to --listen, or unix:///path/of/containerd.sock for this machine")
+	fs.StringVar(&o.hostFiles.CAFile, "host-ca-file", "", "authority that the host's certificate must come from (tls://, reverse://)")
+	fs.StringVar(&o.hostFiles.CertFile, "host-cert-file", "", "certificate of this node for the host (tombolo pki node) (tls://, reverse://)")
+	fs.StringVar(&o.hostFiles.KeyFile, "host-key-file", "", "key of that certificate (tls://, reverse://)")
 	o.hostFiles.Names = link.FileNames{CA: "--host-ca-file", Cert: "--host-cert-file", Key: "--host-key-file"}
 	fs.StringVar(&o.serverName, "host-server-name", "", "name in the host's certificate, if it is not the one in --host (tls://)")
+	fs.StringVar(&o.hostListen, "listen", defaultHostListen, "address and port to which the host connects (reverse://)")
 	fs.StringVar(&o.rootDir, "root-dir", defaultRootDir, "directory for everything that is kept on the host (unix://, ssh://)")
 	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories on the host (unix://, ssh://)")
 	o.ssh.addFlags(fs)
@@ -172,23 +174,18 @@ func (o *nodeOptions) checkName() []error {
 
 func (o *nodeOptions) checkHost() (target link.Target, ssh hostconn.SSH, problems []error) {
 	if o.host == "" {
-		return target, ssh, []error{errors.New("--host is empty: give tls://host:port of a tombolo host, ssh://user@host of a machine with an SSH server, or unix:///run/containerd/containerd.sock for this machine")}
+		return target, ssh, []error{errors.New("--host is empty: give tls://host:port of a tombolo host, ssh://user@host of a machine with an SSH server, reverse://name of a tombolo host that connects to this process, or unix:///run/containerd/containerd.sock for this machine")}
 	}
 	target, err := link.ParseTarget(o.host)
 	if err != nil {
 		return target, ssh, []error{fmt.Errorf("--host: %w", err)}
 	}
-	if target.Scheme == link.SchemeTLS {
-		problems = append(o.checkLinkFiles(), o.ssh.unused(o.host)...)
-		return target, ssh, problems
+	problems = o.unusedHostFlags(target.Scheme)
+	if target.Scheme != link.SchemeSSH {
+		problems = append(problems, o.ssh.unused(o.host)...)
 	}
-	for _, tls := range []struct{ flag, value string }{
-		{"host-ca-file", o.hostFiles.CAFile}, {"host-cert-file", o.hostFiles.CertFile},
-		{"host-key-file", o.hostFiles.KeyFile}, {"host-server-name", o.serverName},
-	} {
-		if tls.value != "" {
-			problems = append(problems, fmt.Errorf("--%s is for a host behind tls://, and --host is %s: leave it out", tls.flag, o.host))
-		}
+	if target.Scheme == link.SchemeTLS || target.Scheme == link.SchemeReverse {
+		return target, ssh, append(problems, o.checkLinkFiles()...)
 	}
 	for _, path := range []struct{ flag, value string }{{"root-dir", o.rootDir}, {"pod-logs-dir", o.podLogsDir}} {
 		if !filepath.IsAbs(path.value) {
@@ -198,20 +195,41 @@ func (o *nodeOptions) checkHost() (target link.Target, ssh hostconn.SSH, problem
 	if target.Scheme == link.SchemeSSH {
 		var found []error
 		ssh, found = o.ssh.validate(o.log.verbosity)
-		return target, ssh, append(problems, found...)
+		problems = append(problems, found...)
 	}
-	return target, ssh, append(problems, o.ssh.unused(o.host)...)
+	return target, ssh, problems
 }
 
-// checkLinkFiles finds certificates that are missing for a host behind tls://.
+// unusedHostFlags finds flags that are given although they are for other links.
+func (o *nodeOptions) unusedHostFlags(scheme string) (problems []error) {
+	const withCertificates = "tls:// or reverse://"
+	for _, flag := range []struct {
+		name, links string
+		given       bool
+	}{
+		{"host-ca-file", withCertificates, o.hostFiles.CAFile != ""}, {"host-cert-file", withCertificates, o.hostFiles.CertFile != ""},
+		{"host-key-file", withCertificates, o.hostFiles.KeyFile != ""}, {"host-server-name", "tls://", o.serverName != ""},
+		{"listen", "reverse://", o.hostListen != defaultHostListen},
+	} {
+		if flag.given && !strings.Contains(flag.links, scheme+"://") {
+			problems = append(problems, fmt.Errorf("--%s is for a host behind %s, and --host is %s: leave it out", flag.name, flag.links, o.host))
+		}
+	}
+	return problems
+}
+
+// checkLinkFiles finds what is wrong with the flags for a host that is known by its certificate.
 func (o *nodeOptions) checkLinkFiles() (problems []error) {
+	if !isListenAddress(o.hostListen) {
+		problems = append(problems, fmt.Errorf("--listen %q: give address:port or :port, with a port up to 65535", o.hostListen))
+	}
 	for _, file := range []struct{ flag, value, remedy string }{
 		{"host-ca-file", o.hostFiles.CAFile, "it is ca.crt of: tombolo pki init"},
 		{"host-cert-file", o.hostFiles.CertFile, "make one with: tombolo pki node"},
 		{"host-key-file", o.hostFiles.KeyFile, "it is made together with the certificate"},
 	} {
 		if file.value == "" {
-			problems = append(problems, fmt.Errorf("--%s is empty, and a host behind tls:// needs it: %s", file.flag, file.remedy))
+			problems = append(problems, fmt.Errorf("--%s is empty, and a host behind tls:// or reverse:// needs it: %s", file.flag, file.remedy))
 		}
 	}
 	return problems

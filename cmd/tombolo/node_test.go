@@ -72,6 +72,10 @@ func TestNodeFlagsAmountToSettings(t *testing.T) {
 			[]string{"--host=tls://192.0.2.7:8470", "--host-ca-file=ca", "--host-cert-file=c", "--host-key-file=k", "--root-dir="},
 			nodeSettings{target: link.Target{Scheme: link.SchemeTLS, Address: "192.0.2.7:8470"}, taints: []v1.Taint{taint}},
 		},
+		"host that connects": {
+			[]string{"--host=reverse://edge-1", "--listen=192.0.2.7:443", "--host-ca-file=ca", "--host-cert-file=c", "--host-key-file=k"},
+			nodeSettings{target: link.Target{Scheme: link.SchemeReverse, Address: "edge-1"}, taints: []v1.Taint{taint}},
+		},
 		"labels of a kubelet": {
 			[]string{"--node-labels=topology.kubernetes.io/zone=z,node.kubernetes.io/kind=x,example.com/role=edge,plain="},
 			nodeSettings{target: unix, taints: []v1.Taint{taint}},
@@ -108,6 +112,12 @@ func TestNodeNamesTheFlagThatIsWrong(t *testing.T) {
 		"certificate unused":  {[]string{"--host-cert-file=c"}, "--host-cert-file is for a host behind tls://"},
 		"key unused":          {[]string{"--host-key-file=k"}, "--host-key-file is for a host behind tls://"},
 		"server name unused":  {[]string{"--host-server-name=edge"}, "--host-server-name is for a host behind tls://"},
+		"reverse with a port": {[]string{"--host=reverse://edge-1:8470"}, "no port belongs here"},
+		"reverse files":       {[]string{"--host=reverse://edge-1", "--host-cert-file=c", "--host-key-file=k"}, "--host-ca-file is empty, and a host behind tls:// or reverse:// needs it"},
+		"reverse server name": {[]string{"--host=reverse://edge-1", "--host-ca-file=ca", "--host-cert-file=c", "--host-key-file=k", "--host-server-name=edge"}, "--host-server-name is for a host behind tls://, and --host is reverse://edge-1"},
+		"reverse over SSH":    {[]string{"--host=reverse://edge-1", "--host-ca-file=ca", "--host-cert-file=c", "--host-key-file=k", "--host-ssh-sudo"}, "--host-ssh-sudo is for a host behind ssh://"},
+		"listen":              {[]string{"--host=reverse://edge-1", "--host-ca-file=ca", "--host-cert-file=c", "--host-key-file=k", "--listen=8470"}, `--listen "8470": give address:port`},
+		"listen unused":       {[]string{"--listen=:9"}, "--listen is for a host behind reverse://"},
 		"root":                {[]string{"--root-dir=here"}, `--root-dir "here"`},
 		"logs":                {[]string{"--pod-logs-dir=here"}, `--pod-logs-dir "here"`},
 		"node IP":             {[]string{"--node-ip=far"}, `--node-ip "far"`},

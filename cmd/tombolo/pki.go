@@ -83,16 +83,17 @@ func newPKIHostCommand(p *process) *cobra.Command {
 			if o.name == "" {
 				return usageError{errors.New("--name is empty: give the host a name, in the form of a DNS name")}
 			}
-			if len(o.addresses) == 0 {
-				return usageError{errors.New("--address is empty: name each IP address or DNS name by which nodes reach the host")}
-			}
 			files, err := o.store().IssueHost(o.name, o.addresses, o.lifetime(p))
-			return o.report(p, files, err)
+			if err := o.report(p, files, err); err != nil || len(o.addresses) > 0 {
+				return err
+			}
+			_, err = fmt.Fprintln(p.stdout, "It has no --address, so the host has to connect to its node: tombolo host --connect.")
+			return err
 		},
 	}
 	o.addFlags(cmd.Flags(), defaultIssuedValidity)
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the host")
-	cmd.Flags().StringSliceVar(&o.addresses, "address", nil, "IP address or DNS name, without a port, by which nodes reach the host; may be repeated")
+	cmd.Flags().StringSliceVar(&o.addresses, "address", nil, "IP address or DNS name, without a port, by which nodes reach the host; may be repeated, and be left out if it is the host that connects (tombolo host --connect)")
 	return cmd
 }
 

@@ -25,13 +25,15 @@ import (
 
 // Options say where the host is and how it is reached.
 type Options struct {
-	// Target is unix:///path/of/containerd.sock, tls://host:port or ssh://user@host:port.
+	// Target is unix:///path/of/containerd.sock, tls://host:port, ssh://user@host:port or reverse://name.
 	Target string
 
-	// Files and ServerName are for tls://. ServerName is the name in the host's certificate, by default the host part of
-	// the target.
-	Files      link.Files
+	// Files are for tls:// and reverse://.
+	Files link.Files
+	// ServerName is for tls://: the name in the host's certificate, by default the host part of the target.
 	ServerName string
+	// Listen is for reverse://: the address:port to which the host connects.
+	Listen string
 
 	// SSH is for ssh://.
 	SSH SSH
@@ -82,11 +84,15 @@ func Connect(o Options) (*Connection, error) {
 	case link.SchemeSSH:
 		return connectSSH(o, target)
 	default:
-		return connectTLS(o, target)
+		return connectWithCertificates(o, target)
 	}
 }
 
-func connectTLS(o Options, target link.Target) (*Connection, error) {
+// reverseTimeout is how long one wait for the host takes. It could be any time: calls fail at once meanwhile.
+const reverseTimeout = time.Hour
+
+// connectWithCertificates connects to a host process, or waits for it to connect.
+func connectWithCertificates(o Options, target link.Target) (*Connection, error) {
 	certificates, err := link.LoadCertificates(o.Files, o.Logger)
 	if err != nil {
 		return nil, err
@@ -94,11 +100,19 @@ func connectTLS(o Options, target link.Target) (*Connection, error) {
 	if err := certificates.CheckUsage(x509.ExtKeyUsageClientAuth); err != nil {
 		return nil, fmt.Errorf("--host-cert-file: %w", err)
 	}
-	to, err := link.New(link.Options{Target: target, Certificates: certificates, ServerName: o.ServerName, Clock: o.Clock, Logger: o.Logger})
+	to, err := link.New(link.Options{
+		Target: target, Certificates: certificates, ServerName: o.ServerName, Listen: o.Listen,
+		Clock: o.Clock, Logger: o.Logger, Registerer: o.Registerer,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return connectRemote(o, to, remote.ConnOptions{})
+	var options remote.ConnOptions
+	if target.Scheme == link.SchemeReverse {
+		options.ConnectTimeout = reverseTimeout
+		options.Down = func() error { return to.State().Err }
+	}
+	return connectRemote(o, to, options)
 }
 
 // connectRemote connects to a host process over a link.
@@ -107,6 +121,7 @@ func connectRemote(o Options, to *link.Link, options remote.ConnOptions) (*Conne
 	options.Name, options.Dial = "host "+target, to.Dial
 	conn, err := remote.NewConn(options)
 	if err != nil {
+		to.Close()
 		return nil, err
 	}
 	return &Connection{

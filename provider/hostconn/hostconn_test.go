@@ -15,6 +15,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host/local"
@@ -53,6 +54,16 @@ func serve(t *testing.T, files link.Files, address string) (bound string, stop f
 	if err != nil {
 		t.Fatal(err)
 	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener.Addr().String(), serveOn(t, listener, certs.ServerCredentials(link.ServerOptions{}))
+}
+
+// serveOn does the same on a listener.
+func serveOn(t *testing.T, listener net.Listener, secure credentials.TransportCredentials) (stop func()) {
+	t.Helper()
 	runtime := fakecri.New(fakecri.Options{})
 	dir := t.TempDir()
 	machine, err := local.New(local.Options{RootDir: filepath.Join(dir, "root"), PodLogsDir: filepath.Join(dir, "logs"), Runtime: runtime.Client(), Version: "v9"})
@@ -60,12 +71,8 @@ func serve(t *testing.T, files link.Files, address string) (bound string, stop f
 		t.Fatal(err)
 	}
 	server := remote.NewServer(remote.ServerOptions{
-		Host: machine, Runtime: machine.ObserveStreaming(runtime.Conn()), Credentials: certs.ServerCredentials(link.ServerOptions{}),
+		Host: machine, Runtime: machine.ObserveStreaming(runtime.Conn()), Credentials: secure,
 	})
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -84,7 +91,7 @@ func serve(t *testing.T, files link.Files, address string) (bound string, stop f
 		})
 	}
 	t.Cleanup(stop)
-	return listener.Addr().String(), stop
+	return stop
 }
 
 func open(t *testing.T, o Options) *Connection {
@@ -153,6 +160,47 @@ func TestHostIsReachedOverMutualTLSAndFoundAgain(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// connectTo runs a host process's server that connects to a node, and returns what ends it.
+func connectTo(t *testing.T, files link.Files, address string) (stop func()) {
+	t.Helper()
+	certs, err := link.LoadCertificates(files, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := link.NewConnector(link.ConnectorOptions{Address: address, Certificates: certs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, connector, nil)
+}
+
+func TestHostThatConnectsIsUsedAndFoundAgain(t *testing.T) {
+	hostFiles, nodeFiles := certificates(t, 9*time.Hour)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	c := open(t, Options{Target: "reverse://edge-1", Files: nodeFiles, Listen: address})
+	eventually(t, "it says what it waits for", func() bool { return strings.Contains(c.Err().Error(), "has not connected to "+address) })
+	if _, err := c.Host.Facts(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "reverse://edge-1") {
+		t.Errorf("before the host is there: %v", err)
+	}
+	for range 3 {
+		stop := connectTo(t, hostFiles, address)
+		eventually(t, "an answer", func() bool { return second(c.Host.ListPods(t.Context())) == nil })
+		if version, err := runtimeOf(c).Version(t.Context()); err != nil || version.GetRuntimeName() == "" || !c.State().Up {
+			t.Errorf("version %v, %v, %+v", version, err, c.State())
+		}
+		stop()
+		eventually(t, "the link is down", func() bool { return !c.State().Up })
+		if _, err := c.Host.Facts(t.Context()); !errdefs.IsUnavailable(err) {
+			t.Errorf("while the host is away: %v", err)
+		}
+	}
+}
 
 func TestNodeSaysThatItsCertificateWasRefused(t *testing.T) {
 	hostFiles, nodeFiles := certificates(t, time.Minute) // expired an hour ago, less that minute

@@ -40,6 +40,9 @@ type site struct {
 	inProcess bool
 	// sshUser makes it a site whose host has an SSH server instead of tombolo host: the user who logs in.
 	sshUser string
+	// reverse sites have a host behind NAT, which connects to the port listen of tombolo node.
+	reverse bool
+	listen  int
 	// hostArgs and nodeArgs are further arguments of tombolo host and tombolo node.
 	hostArgs, nodeArgs []string
 	// hostRights is a command that runs tombolo host with less than all rights.
@@ -104,7 +107,7 @@ func (s *site) start(ctx context.Context) error {
 // startMachine brings up the host with what runs on it.
 func (s *site) startMachine(ctx context.Context) error {
 	var err error
-	if s.host, err = s.env.cluster.AddHost(ctx, s.name, testbed.HostOptions{}); err != nil {
+	if s.host, err = s.env.cluster.AddHost(ctx, s.name, testbed.HostOptions{BehindNAT: s.reverse}); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(s.marks(), 0o755); err != nil {
@@ -158,15 +161,21 @@ func (s *site) prepareNode(ctx context.Context) error {
 		s.nodeCommand = append(append(s.nodeCommand, s.sshArgs()...), s.nodeArgs...)
 		return nil
 	}
-	for _, args := range [][]string{
-		{"pki", "host", "--dir", s.env.pki, "--name", s.name, "--address", s.host.Address().String()},
-		{"pki", "node", "--dir", s.env.pki, "--name", s.name},
-	} {
+	asHost := []string{"pki", "host", "--dir", s.env.pki, "--name", s.name, "--address", s.host.Address().String()}
+	way := []string{"--host", "tls://" + s.linkAddress()}
+	if s.reverse {
+		if s.listen, err = c.FreePort(); err != nil {
+			return err
+		}
+		asHost = asHost[:len(asHost)-2]
+		way = []string{"--host", "reverse://" + s.name, "--listen", s.listenAddress()}
+	}
+	for _, args := range [][]string{asHost, {"pki", "node", "--dir", s.env.pki, "--name", s.name}} {
 		if err := s.env.tombolo(ctx, args...); err != nil {
 			return err
 		}
 	}
-	s.nodeCommand = append(s.nodeCommand, "--host", "tls://"+s.linkAddress(),
+	s.nodeCommand = append(append(s.nodeCommand, way...),
 		"--host-ca-file", s.linkFile("ca.crt"), "--host-cert-file", s.linkFile("node-"+s.name+".crt"),
 		"--host-key-file", s.linkFile("node-"+s.name+".key"))
 	s.nodeCommand = append(s.nodeCommand, s.nodeArgs...)
@@ -197,17 +206,25 @@ func (s *site) logsDir() string             { return filepath.Join(s.host.Dir(),
 func (s *site) linkFile(name string) string { return filepath.Join(s.env.pki, name) }
 func (s *site) linkAddress() string         { return net.JoinHostPort(s.host.Address().String(), linkPort) }
 
+// listenAddress is where the host of a reverse site connects to.
+func (s *site) listenAddress() string {
+	return net.JoinHostPort(s.env.cluster.Address().String(), strconv.Itoa(s.listen))
+}
+
 // marks is a folder that is the same on the host and for the test, for files that pods write.
 func (s *site) marks() string { return filepath.Join(s.host.Dir(), "marks") }
 
 // startHost starts tombolo host.
 func (s *site) startHost() (err error) {
 	command := append(slices.Clone(s.hostRights), s.env.binary)
+	way := []string{"--listen", s.linkAddress(), "--metrics-address", net.JoinHostPort(s.host.Address().String(), hostMetricsPort)}
+	if s.reverse {
+		way = []string{"--connect", s.listenAddress()}
+	}
 	s.hostProc, err = s.host.Run("tombolo-host", s.host.Command(context.Background(), command[0], slices.Concat(command[1:], []string{"host",
 		"--containerd", s.host.ContainerdSocket(), "--root", s.rootDir(), "--pod-logs-dir", s.logsDir(),
-		"--listen", s.linkAddress(), "--metrics-address", net.JoinHostPort(s.host.Address().String(), hostMetricsPort),
 		"--tls-cert-file", s.linkFile("host-" + s.name + ".crt"), "--tls-private-key-file", s.linkFile("host-" + s.name + ".key"),
-		"--client-ca-file", s.linkFile("ca.crt"), "-v=4"}, s.hostArgs)...))
+		"--client-ca-file", s.linkFile("ca.crt"), "-v=4"}, way, s.hostArgs)...))
 	return err
 }
 

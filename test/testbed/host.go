@@ -32,6 +32,9 @@ type HostOptions struct {
 	// Registry is the URL of a registry that containerd asks for images of registry.k8s.io, or "" for none. The images are
 	// imported all the same; it is for pods that want a pull in any case.
 	Registry string
+	// BehindNAT puts a router between the host and everybody else, which lets connections out and none in. Address is that of
+	// the router.
+	BehindNAT bool
 }
 
 // hostName is what a host may be called: a label, since it is a host name, the name of a cgroup and usually of a node.
@@ -44,7 +47,7 @@ func (c *Cluster) AddHost(ctx context.Context, name string, opts HostOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	err = h.create(ctx)
+	err = h.create(ctx, opts.BehindNAT)
 	if err == nil && opts.Registry != "" {
 		err = h.writeRegistryConfig(opts.Registry)
 	}
@@ -183,7 +186,7 @@ func (h *Host) Remove(ctx context.Context) error {
 }
 
 // create makes the host's cgroup, namespaces and network.
-func (h *Host) create(ctx context.Context) error {
+func (h *Host) create(ctx context.Context, behindNAT bool) error {
 	if err := os.MkdirAll(h.Dir(), 0o755); err != nil {
 		return fmt.Errorf("making the host's folder: %w", err)
 	}
@@ -193,6 +196,9 @@ func (h *Host) create(ctx context.Context) error {
 	pid, err := h.startNamespaces(ctx)
 	if err != nil {
 		return err
+	}
+	if behindNAT {
+		return h.connectBehindNAT(ctx, pid)
 	}
 	return h.connect(ctx, pid)
 }
