@@ -57,6 +57,8 @@ type podFacts struct {
 	ended bool
 	// images are the changes of the containers' images.
 	images []imageChange
+	// removes says that the node removed something of the pod from the runtime.
+	removes bool
 }
 
 // imageChange is an image that a user gave to a container.
@@ -80,6 +82,9 @@ type containerFacts struct {
 	stoppedAt, killBy time.Duration
 	code              int32
 	done              bool
+	// told says that the API had its id, vanished that somebody else removed its record. Without either of them nothing tells that
+	// there was such a container.
+	told, vanished bool
 }
 
 // guard begins to watch.
@@ -148,8 +153,15 @@ func (g *Guard) see(e Event) {
 	case "hook":
 		g.hook(e)
 	case "cri":
-		if e.Detail == "StopContainer" {
+		switch e.Detail {
+		case "StopContainer":
 			g.stop(e)
+		case "RemoveContainer", "RemovePodSandbox":
+			g.pod(e.UID).removes = true
+		}
+	case "removed":
+		if !g.pod(e.UID).removes {
+			g.container(e).vanished = true
 		}
 	}
 }
@@ -205,7 +217,8 @@ func (g *Guard) started(e Event) {
 	c.alive = true
 	if isEphemeral(e.Container) {
 		for id, other := range g.containers {
-			if id != e.ID && other.uid == e.UID && other.name == e.Container && (other.alive || other.done) {
+			began := other.alive || other.done && (other.told || !other.vanished)
+			if id != e.ID && other.uid == e.UID && other.name == e.Container && began {
 				g.broken(e.At, "I2", "%s/%s is ephemeral and starts a second time", e.UID, e.Container)
 			}
 		}
@@ -336,12 +349,33 @@ func (g *Guard) checkStatus(before, after *v1.Pod) {
 		}
 	}
 	for _, s := range containerStatuses(after) {
+		for _, id := range idsOf(s) {
+			if c := g.containers[id]; c != nil {
+				c.told = true
+			}
+		}
 		for _, end := range []*v1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
 			if end != nil && end.ContainerID != "" {
 				g.checkExit(at, after, s.Name, end)
 			}
 		}
 	}
+}
+
+// idsOf are the ids of the containers that a status tells of.
+func idsOf(s v1.ContainerStatus) (ids []string) {
+	told := []string{s.ContainerID}
+	for _, end := range []*v1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if end != nil {
+			told = append(told, end.ContainerID)
+		}
+	}
+	for _, id := range told {
+		if _, id, ok := strings.Cut(id, "://"); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 func terminal(p *v1.Pod) bool {
@@ -353,7 +387,7 @@ const reasonGuess = "ContainerStatusUnknown"
 
 // checkExit says whether an exit code is the true one. A guess may become the truth, and nothing else changes.
 func (g *Guard) checkExit(at time.Duration, p *v1.Pod, container string, end *v1.ContainerStateTerminated) {
-	id := end.ContainerID[len("containerd://"):]
+	_, id, _ := strings.Cut(end.ContainerID, "://")
 	if known, ok := g.published[id]; ok {
 		if known != end.ExitCode {
 			g.broken(at, "I5", "the exit code of %s/%s goes from %d to %d", p.UID, container, known, end.ExitCode)
