@@ -29,7 +29,7 @@ build: ## Build bin/tombolo
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/tombolo
 
 .PHONY: image
-image: ## Assemble bin/tombolo-image.tar, the container image for amd64 and arm64, without a builder
+image: ## Assemble bin/tombolo-image.tar, the container image for amd64 and arm64, and its bills of materials, without a builder
 	go run -C tools ./cmd/image -version $(VERSION) -out $(CURDIR)/bin/tombolo-image.tar
 
 .PHONY: demo

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command image builds tombolo for every architecture and assembles the container image of it, without a builder or a registry.
+// Beside the archive it writes the bill of materials of each program.
 //
 // Run it from the repository as: go run -C tools ./cmd/image -version VERSION -out FILE
 package main
@@ -10,10 +11,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,6 +75,22 @@ func run(ctx context.Context, version, name, out string, archs []string) error {
 		return err
 	}
 	fmt.Printf("%s: %s@%s\n", out, tag, digest)
+	return writeSBOMs(programs, version, created, out)
+}
+
+// writeSBOMs writes the bill of materials of each program beside the archive.
+func writeSBOMs(programs map[string][]byte, version string, created time.Time, out string) error {
+	for _, arch := range slices.Sorted(maps.Keys(programs)) {
+		data, err := image.SBOM(programs[arch], version, created)
+		if err != nil {
+			return err
+		}
+		file := strings.TrimSuffix(out, ".tar") + "-" + arch + ".cdx.json"
+		if err := os.WriteFile(file, data, 0o644); err != nil {
+			return err
+		}
+		fmt.Println(file)
+	}
 	return nil
 }
 
