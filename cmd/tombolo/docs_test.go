@@ -162,7 +162,7 @@ func argumentsTaken(cmd *cobra.Command) error {
 	return cmd.Args(cmd, cmd.Flags().Args())
 }
 
-var metricName = regexp.MustCompile("\\b(tombolo|kubelet|prober)_[a-z_]*[a-z]")
+var metricName = regexp.MustCompile(`\b(tombolo|kubelet|prober)_[a-z_]*[a-z]`)
 
 // TestMetricsInDocumentsAreThere: the names that docs/operations.md tells to watch are in the code.
 func TestMetricsInDocumentsAreThere(t *testing.T) {
