@@ -43,6 +43,8 @@ type Facts struct {
 	// CgroupVersion is 1 or 2 (a hybrid hierarchy counts as 1). CgroupDriver is "cgroupfs" or "systemd".
 	CgroupVersion int
 	CgroupDriver  string
+	// Controllers are the control group controllers that there are, ordered by name.
+	Controllers []string
 	// Addresses are the global unicast addresses of the host, that of the default route first.
 	Addresses []string
 	// ResolvConf and Hosts are the contents of the host's /etc/resolv.conf and /etc/hosts.

@@ -25,6 +25,8 @@ type State struct {
 	Since time.Time
 	// Err is why the link is down, nil while it is up or was never tried.
 	Err error
+	// Waiting says that Err is only what a connection that is being made waits for.
+	Waiting bool
 }
 
 // tracker keeps the state of a link and logs its changes.
@@ -40,7 +42,6 @@ type tracker struct {
 	loggedAt time.Time
 	logged   string
 	closed   bool
-	noted    bool // state.Err is what a connection waits for
 }
 
 func newTracker(target string, clk clock.PassiveClock, logger *slog.Logger) *tracker {
@@ -72,7 +73,7 @@ func (t *tracker) connected(c *conn) {
 	if t.state.Up {
 		return
 	}
-	t.state, t.noted = State{Up: true, Since: t.clock.Now()}, false
+	t.state = State{Up: true, Since: t.clock.Now()}
 	t.logger.Info("link is up", "target", t.target)
 }
 
@@ -83,7 +84,7 @@ func (t *tracker) failed(err error) {
 	if t.closed || t.state.Up {
 		return // when up, another connection is in use; this one was of no consequence
 	}
-	t.state.Err, t.noted = err, false
+	t.state.Err, t.state.Waiting = err, false
 	if t.due(err) {
 		t.logger.Warn("link cannot be made", "target", t.target, "error", err)
 	}
@@ -93,8 +94,8 @@ func (t *tracker) failed(err error) {
 func (t *tracker) note(waiting error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.closed && !t.state.Up && (t.state.Err == nil || t.noted) {
-		t.noted = true
+	if !t.closed && !t.state.Up && (t.state.Err == nil || t.state.Waiting) {
+		t.state.Waiting = true
 		t.state.Err = fmt.Errorf("%s: %w", t.trying, waiting)
 	}
 }
@@ -104,7 +105,7 @@ func (t *tracker) refused(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.closed && !t.state.Up {
-		t.state.Err, t.noted = fmt.Errorf("%s: %w", t.trying, err), false
+		t.state.Err, t.state.Waiting = fmt.Errorf("%s: %w", t.trying, err), false
 	}
 }
 

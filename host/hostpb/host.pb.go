@@ -395,7 +395,9 @@ type FactsResponse struct {
 	// Huge pages, ordered by size.
 	HugePages []*HugePages `protobuf:"bytes,26,rep,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"`
 	// Whether the use of swap can be limited for each control group.
-	SwapControl   bool `protobuf:"varint,27,opt,name=swap_control,json=swapControl,proto3" json:"swap_control,omitempty"`
+	SwapControl bool `protobuf:"varint,27,opt,name=swap_control,json=swapControl,proto3" json:"swap_control,omitempty"`
+	// Control group controllers, ordered by name.
+	Controllers   []string `protobuf:"bytes,28,rep,name=controllers,proto3" json:"controllers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -617,6 +619,13 @@ func (x *FactsResponse) GetSwapControl() bool {
 		return x.SwapControl
 	}
 	return false
+}
+
+func (x *FactsResponse) GetControllers() []string {
+	if x != nil {
+		return x.Controllers
+	}
+	return nil
 }
 
 // HugePages are the huge pages of one size.
@@ -4510,7 +4519,7 @@ const file_host_proto_rawDesc = "" +
 	"\rHelloResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x0e\n" +
-	"\fFactsRequest\"\xa6\a\n" +
+	"\fFactsRequest\"\xc8\a\n" +
 	"\rFactsResponse\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1f\n" +
@@ -4545,7 +4554,8 @@ const file_host_proto_rawDesc = "" +
 	"\tapp_armor\x18\x19 \x01(\bR\bappArmor\x129\n" +
 	"\n" +
 	"huge_pages\x18\x1a \x03(\v2\x1a.tombolo.host.v1.HugePagesR\thugePages\x12!\n" +
-	"\fswap_control\x18\x1b \x01(\bR\vswapControl\"@\n" +
+	"\fswap_control\x18\x1b \x01(\bR\vswapControl\x12 \n" +
+	"\vcontrollers\x18\x1c \x03(\tR\vcontrollers\"@\n" +
 	"\tHugePages\x12\x1d\n" +
 	"\n" +
 	"page_bytes\x18\x01 \x01(\x04R\tpageBytes\x12\x14\n" +

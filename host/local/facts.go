@@ -5,11 +5,14 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +59,7 @@ func (h *Host) Facts(ctx context.Context) (*host.Facts, error) {
 		AppArmor:        h.appArmor(),
 		CgroupVersion:   h.cgroupVersion(),
 		CgroupDriver:    h.knownCgroupDriver(ctx),
+		Controllers:     h.controllers(),
 		Addresses:       h.addresses(),
 		ResolvConf:      h.readText("etc/resolv.conf"),
 		Hosts:           h.readText("etc/hosts"),
@@ -142,6 +146,14 @@ func (h *Host) cgroupVersion() int {
 	return 1
 }
 
+// controllers are those of the hierarchy, ordered by name.
+func (h *Host) controllers() []string {
+	if h.cgroupVersion() == 2 {
+		return slices.Sorted(strings.FieldsSeq(string(h.read("sys/fs/cgroup/cgroup.controllers"))))
+	}
+	return parseCgroups(h.read("proc/cgroups"))
+}
+
 // hugePages counts those of each size.
 func (h *Host) hugePages() []host.HugePages {
 	const dir = "sys/kernel/mm/hugepages"
@@ -196,18 +208,29 @@ func (h *Host) cgroupDriver(ctx context.Context) (string, error) {
 // filesystems returns that of the root directory and that of the runtime's images.
 func (h *Host) filesystems(ctx context.Context) []host.Filesystem {
 	var out []host.Filesystem
-	for _, fs := range []struct{ purpose, path string }{{purposeNode, h.rootDir}, {purposeImage, h.imagePath(ctx)}} {
-		if fs.path == "" {
+	for _, each := range []struct{ purpose, path string }{{purposeNode, existing(h.rootDir)}, {purposeImage, h.imagePath(ctx)}} {
+		if each.path == "" {
 			continue
 		}
-		stat, err := statFilesystem(fs.purpose, fs.path)
+		stat, err := statFilesystem(each.purpose, each.path)
 		if err != nil {
-			h.logger.Debug("a file system cannot be measured", "purpose", fs.purpose, "error", err)
+			h.logger.Debug("a file system cannot be measured", "purpose", each.purpose, "error", err)
 			continue
 		}
 		out = append(out, stat)
 	}
 	return out
+}
+
+// existing is the path, or what there is of the way to it: only a reader may find that it was not made yet.
+func existing(path string) string {
+	for path != "/" {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		path = filepath.Dir(path)
+	}
+	return path
 }
 
 func (h *Host) imagePath(ctx context.Context) string {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -108,6 +109,7 @@ func TestFactsOfAMachine(t *testing.T) {
 		AppArmor:        true,
 		CgroupVersion:   2,
 		CgroupDriver:    "systemd",
+		Controllers:     []string{"cpu", "memory", "pids"},
 		Addresses:       []string{"10.0.0.5", "2001:db8::5", "192.168.1.7", "fd00::7"},
 		ResolvConf:      "nameserver 192.0.2.53\n",
 		Hosts:           "127.0.0.1 localhost\n",
@@ -238,4 +240,29 @@ func FuzzParsers(f *testing.F) {
 			t.Error("a record without a result")
 		}
 	})
+}
+
+func TestControllersOfTheOldHierarchyAreThoseThatAreEnabled(t *testing.T) {
+	got := parseCgroups([]byte("#subsys_name\thierarchy\tnum_cgroups\tenabled\npids\t5\t80\t1\nmemory\t0\t80\t0\ncpu\t3\t9\t1\nbroken\n"))
+	if diff := cmp.Diff([]string{"cpu", "pids"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReaderTellsFactsWithoutTakingPossessionOfAnything(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "not", "there")
+	reader, err := NewReader(Options{RootDir: root, PodLogsDir: "/var/log/pods", Runtime: &fakeRuntime{}, SystemRoot: testSystem(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := reader.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if facts.RootDir != root || len(facts.Filesystems) == 0 || facts.Filesystems[0].CapacityBytes == 0 {
+		t.Errorf("facts of a root directory that is not there: %+v", facts)
+	}
+	if _, err := os.Stat(root); !os.IsNotExist(err) {
+		t.Errorf("the root directory was made: %v", err)
+	}
 }

@@ -115,10 +115,27 @@ var _ host.Host = (*Host)(nil)
 
 // New takes possession of the root directory. It is FailedPrecondition while another process has it. Close gives it back.
 func New(o Options) (*Host, error) {
+	h, err := prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.open(); err != nil {
+		return nil, errors.Join(err, h.release())
+	}
+	h.hooks = newHooks(h)
+	return h, nil
+}
+
+// NewReader returns what tells the facts of the machine and does nothing else: it neither needs nor makes the directories, and
+// another process may have them.
+func NewReader(o Options) (host.FactsReader, error) { return prepare(o) }
+
+// prepare makes a host that has nothing open.
+func prepare(o Options) (*Host, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	h := &Host{
+	return &Host{
 		rootDir:    filepath.Clean(o.RootDir),
 		logsDir:    filepath.Clean(o.PodLogsDir),
 		runtime:    o.Runtime,
@@ -133,12 +150,7 @@ func New(o Options) (*Host, error) {
 		dialer:     &net.Dialer{},
 
 		measureTime: measureTime,
-	}
-	if err := h.open(); err != nil {
-		return nil, errors.Join(err, h.release())
-	}
-	h.hooks = newHooks(h)
-	return h, nil
+	}, nil
 }
 
 func (o *Options) complete() error {

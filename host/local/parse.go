@@ -215,3 +215,15 @@ func isZeroHex(text string) bool {
 	raw, err := hex.DecodeString(text)
 	return err == nil && len(raw) > 0 && len(bytes.Trim(raw, "\x00")) == 0
 }
+
+// parseCgroups returns the controllers that are enabled in a list like /proc/cgroups, ordered by name.
+func parseCgroups(data []byte) []string {
+	var names []string
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[3] == "1" {
+			names = append(names, fields[0])
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -41,6 +41,7 @@ func factsToWire(f *host.Facts) *hostpb.FactsResponse {
 		Version:              f.Version,
 		AppArmor:             f.AppArmor,
 		SwapControl:          f.SwapControl,
+		Controllers:          f.Controllers,
 	}
 	for _, pages := range f.HugePages {
 		out.HugePages = append(out.HugePages, &hostpb.HugePages{PageBytes: pages.PageBytes, Count: pages.Count})
@@ -84,6 +85,7 @@ func factsFromWire(f *hostpb.FactsResponse) *host.Facts {
 		PodLogsDir:      f.GetPodLogsDir(),
 		AppArmor:        f.GetAppArmor(),
 		SwapControl:     f.GetSwapControl(),
+		Controllers:     f.GetControllers(),
 		Version:         f.GetVersion(),
 	}
 	for _, pages := range f.GetHugePages() {

@@ -37,6 +37,8 @@ const (
 type ServerOptions struct {
 	// Host does what HostService offers.
 	Host host.Host
+	// Facts are all that HostService offers if there is no Host. Of the runtime, too, only what it tells of itself is served then.
+	Facts host.FactsReader
 	// Runtime is the connection to the machine's container runtime.
 	Runtime grpc.ClientConnInterface
 	// Credentials secure the connections. Without them they are not secured, as it is right
@@ -93,11 +95,18 @@ func NewServer(o ServerOptions) *Server {
 		),
 	}
 	guard := guard{policy: o.Policy, logger: o.Logger}
-	hostpb.RegisterHostServiceServer(s.grpc, &service{host: o.Host, guard: guard, version: o.Version, clock: o.Clock, relays: s.relays})
-	runtimeapi.RegisterRuntimeServiceServer(s.grpc, &runtimeForwarder{
-		to: runtimeapi.NewRuntimeServiceClient(o.Runtime), effects: s.effects, guard: guard,
-	})
-	runtimeapi.RegisterImageServiceServer(s.grpc, &imageForwarder{to: runtimeapi.NewImageServiceClient(o.Runtime)})
+	facts := factsService{facts: o.Facts, version: o.Version, clock: o.Clock}
+	runtime, images := runtimeapi.NewRuntimeServiceClient(o.Runtime), runtimeapi.NewImageServiceClient(o.Runtime)
+	if o.Host == nil {
+		hostpb.RegisterHostServiceServer(s.grpc, &facts)
+		runtimeapi.RegisterRuntimeServiceServer(s.grpc, &runtimeFacts{to: runtime})
+		runtimeapi.RegisterImageServiceServer(s.grpc, &imageFacts{to: images})
+		return s
+	}
+	facts.facts = o.Host
+	hostpb.RegisterHostServiceServer(s.grpc, &service{factsService: facts, host: o.Host, guard: guard, relays: s.relays})
+	runtimeapi.RegisterRuntimeServiceServer(s.grpc, &runtimeForwarder{to: runtime, effects: s.effects, guard: guard})
+	runtimeapi.RegisterImageServiceServer(s.grpc, &imageForwarder{to: images})
 	return s
 }
 

@@ -7,9 +7,7 @@ import (
 	"context"
 	"sync"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/host/hostpb"
@@ -17,27 +15,13 @@ import (
 
 // service serves a host.Host. Errors become statuses here.
 type service struct {
-	hostpb.UnimplementedHostServiceServer
-	host    host.Host
-	guard   guard
-	version string
-	clock   clock.PassiveClock
-	relays  *sync.WaitGroup
+	factsService
+	host   host.Host
+	guard  guard
+	relays *sync.WaitGroup
 }
 
 var _ hostpb.HostServiceServer = (*service)(nil)
-
-func (s *service) Hello(context.Context, *hostpb.HelloRequest) (*hostpb.HelloResponse, error) {
-	return &hostpb.HelloResponse{Version: s.version, Time: timestamppb.New(s.clock.Now())}, nil
-}
-
-func (s *service) Facts(ctx context.Context, _ *hostpb.FactsRequest) (*hostpb.FactsResponse, error) {
-	facts, err := s.host.Facts(ctx)
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	return factsToWire(facts), nil
-}
 
 func (s *service) EnsurePod(ctx context.Context, r *hostpb.EnsurePodRequest) (*hostpb.EnsurePodResponse, error) {
 	err := s.host.EnsurePod(ctx, podFromWire(r.GetPod()), r.GetContainers())

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -158,6 +161,39 @@ func TestHelloTellsVersionAndTime(t *testing.T) {
 	}
 	if resp.GetVersion() != "v1.2.3" || time.Since(resp.GetTime().AsTime()).Abs() > time.Minute {
 		t.Errorf("got %v", resp)
+	}
+}
+
+// TestWithoutAHostOnlyFactsAreServed: neither pods nor the runtime can be touched.
+func TestWithoutAHostOnlyFactsAreServed(t *testing.T) {
+	server := NewServer(ServerOptions{Facts: &fakeHost{facts: &host.Facts{MachineID: "m"}}})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(ctx, listener) })
+	defer wg.Wait()
+	defer cancel()
+	conn, err := NewConn(ConnOptions{Name: "x", Dial: func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", listener.Addr().String())
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	machine := NewClient(conn, ClientOptions{})
+	if facts, err := machine.Facts(t.Context()); err != nil || facts.MachineID != "m" {
+		t.Errorf("%+v, %v", facts, err)
+	}
+	_, sandboxErr := runtimeapi.NewRuntimeServiceClient(conn).RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{})
+	for name, err := range map[string]error{
+		"a pod's directory": machine.RemovePod(t.Context(), "u", true), "a sandbox": toNative(t.Context(), sandboxErr),
+	} {
+		if !errdefs.IsNotImplemented(err) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -38,6 +38,10 @@ type Options struct {
 	// SSH is for ssh://.
 	SSH SSH
 
+	// Inspect makes a connection for looking only: of the Connection, CRI and Facts may be used. It needs no possession of the root
+	// directory, which another process may have.
+	Inspect bool
+
 	// RootDir, PodLogsDir and Version are for unix://, where the host part runs in this process, and for ssh://, where it is
 	// started by it.
 	RootDir    string
@@ -56,8 +60,10 @@ type Options struct {
 type Connection struct {
 	// CRI is the machine's container runtime.
 	CRI grpc.ClientConnInterface
-	// Host is everything else on the machine.
+	// Host is everything else on the machine, nil with Options.Inspect.
 	Host host.Host
+	// Facts are the part of Host that tells of the machine.
+	Facts host.FactsReader
 	// Target is the target in its text form.
 	Target string
 
@@ -124,13 +130,17 @@ func connectRemote(o Options, to *link.Link, options remote.ConnOptions) (*Conne
 		to.Close()
 		return nil, err
 	}
-	return &Connection{
+	c := &Connection{
 		CRI:    conn,
-		Host:   remote.NewClient(conn, remote.ClientOptions{Clock: o.Clock}),
 		Target: target,
 		link:   to,
 		close:  func(context.Context) error { return conn.Close() },
-	}, nil
+	}
+	machine := remote.NewClient(conn, remote.ClientOptions{Clock: o.Clock})
+	if c.Facts = machine; !o.Inspect {
+		c.Host = machine
+	}
+	return c, nil
 }
 
 func connectLocal(o Options, target link.Target) (*Connection, error) {
@@ -142,20 +152,32 @@ func connectLocal(o Options, target link.Target) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	here, err := local.New(local.Options{
+	options := local.Options{
 		RootDir:    o.RootDir,
 		PodLogsDir: o.PodLogsDir,
 		Runtime:    cri.NewClient(conn, cri.ClientOptions{Clock: o.Clock}),
 		Version:    o.Version,
 		Clock:      o.Clock,
 		Logger:     o.Logger,
-	})
+	}
+	if o.Inspect {
+		facts, err := local.NewReader(options)
+		if err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return &Connection{
+			CRI: conn, Facts: facts, Target: target.String(), link: to,
+			close: func(context.Context) error { return conn.Close() },
+		}, nil
+	}
+	here, err := local.New(options)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return &Connection{
 		CRI:    here.ObserveStreaming(conn),
 		Host:   here,
+		Facts:  here,
 		Target: target.String(),
 		link:   to,
 		close: func(ctx context.Context) error {
@@ -172,12 +194,14 @@ type State struct {
 	Since time.Time
 	// Err is why it is down, nil while it is up or was not tried yet.
 	Err error
+	// Waiting says that Err is only what a connection that is being made waits for.
+	Waiting bool
 }
 
 // State returns how the connection is doing.
 func (c *Connection) State() State {
 	s := c.link.State()
-	return State{Up: s.Up, Since: s.Since, Err: s.Err}
+	return State{Up: s.Up, Since: s.Since, Err: s.Err, Waiting: s.Waiting}
 }
 
 // Err returns why the host cannot be reached, with its target and as Unavailable, or nil while it can.

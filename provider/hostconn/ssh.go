@@ -53,8 +53,11 @@ func connectSSH(o Options, target link.Target) (*Connection, error) {
 // hostArgs are the arguments of the host process.
 func (o Options) hostArgs() []string {
 	args := []string{
-		"host", "--stdio", "--logging-format=json", "--v=" + strconv.Itoa(o.SSH.Verbosity), "--containerd=" + o.SSH.Containerd,
+		"host", "--stdio", "--log-format=json", "--v=" + strconv.Itoa(o.SSH.Verbosity), "--containerd=" + o.SSH.Containerd,
 		"--root=" + o.RootDir, "--pod-logs-dir=" + o.PodLogsDir,
+	}
+	if o.Inspect {
+		args = append(args, "--inspect")
 	}
 	if o.SSH.Policy != "" {
 		args = append(args, "--policy="+o.SSH.Policy)

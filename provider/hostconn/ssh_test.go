@@ -52,7 +52,7 @@ func sshOptions(t *testing.T, address string) Options {
 func TestArgumentsOfTheHostProcess(t *testing.T) {
 	o := sshOptions(t, "192.0.2.1")
 	want := []string{
-		"host", "--stdio", "--logging-format=json", "--v=4", "--containerd=/c.sock", "--root=/root dir", "--pod-logs-dir=/logs", "--policy=/policy",
+		"host", "--stdio", "--log-format=json", "--v=4", "--containerd=/c.sock", "--root=/root dir", "--pod-logs-dir=/logs", "--policy=/policy",
 	}
 	if d := cmp.Diff(want, o.hostArgs()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -60,6 +60,10 @@ func TestArgumentsOfTheHostProcess(t *testing.T) {
 	o.SSH.Policy = ""
 	if d := cmp.Diff(want[:len(want)-1], o.hostArgs()); d != "" {
 		t.Errorf("without a policy (-want +got):\n%s", d)
+	}
+	o.Inspect = true
+	if d := cmp.Diff(append(want[:len(want)-1:len(want)-1], "--inspect"), o.hostArgs()); d != "" {
+		t.Errorf("for looking only (-want +got):\n%s", d)
 	}
 }
 
