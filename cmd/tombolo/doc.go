@@ -3,11 +3,12 @@
 
 // Command tombolo ties a machine that runs nothing but containerd to a Kubernetes cluster. Its sub-commands are
 // "node", which registers the machine and runs its pods, "host", which stands beside containerd on the machine,
-// "pki", which makes the certificates for the link between the two, and "version".
+// "check", which says what is in the way of a node, "pki", which makes the certificates for the link between node and host,
+// "config", which writes and checks files of settings, "completion" and "version".
 //
 // This package turns flags into options and options into running parts, and decides nothing else. Each sub-command has
-// its own file. Exit codes: 0 for success and for an orderly stop by a signal, 1 when the work failed, 2 when the
-// command line or the environment was wrong.
+// its own file. The flags are the one list of settings; package settings gives them values from the environment and from files.
+// Exit codes are in exitCodes.
 //
 // # Concurrency
 //

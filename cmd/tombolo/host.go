@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host/local"
@@ -49,6 +50,7 @@ type hostOptions struct {
 	listen         string
 	connect        connectOptions
 	stdio          bool
+	inspect        bool
 	files          link.Files
 	policy         string
 	metricsAddress string
@@ -63,6 +65,7 @@ func (o *hostOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.listen, "listen", defaultHostListen, "address and port to serve nodes on")
 	o.connect.addFlags(fs)
 	fs.BoolVar(&o.stdio, "stdio", false, "serve one node on standard input and output, and end with it: what a node runs over ssh://; without certificates, since who starts it is trusted")
+	fs.BoolVar(&o.inspect, "inspect", false, "serve nothing but what this machine and its runtime tell about themselves, beside the process that serves pods (--stdio): what tombolo check runs over ssh://")
 	fs.StringVar(&o.files.CertFile, "tls-cert-file", "", "certificate of this host (tombolo pki host)")
 	fs.StringVar(&o.files.KeyFile, "tls-private-key-file", "", "key of the certificate")
 	fs.StringVar(&o.files.CAFile, "client-ca-file", "", "authority that the certificates of nodes must come from")
@@ -82,6 +85,7 @@ func (o *hostOptions) validate() error {
 			problems = append(problems, fmt.Errorf("--%s %q: give an absolute path", path.flag, path.value))
 		}
 	}
+	problems = append(problems, o.log.check()...)
 	if o.stdio {
 		problems = append(problems, o.checkStdio()...)
 	} else {
@@ -95,6 +99,9 @@ func (o *hostOptions) validate() error {
 
 // checkServing finds what is wrong with the flags for serving on a port.
 func (o *hostOptions) checkServing() (problems []error) {
+	if o.inspect {
+		problems = append(problems, errors.New("--inspect is for --stdio: give both or neither"))
+	}
 	for _, file := range []struct{ flag, value, remedy string }{
 		{"tls-cert-file", o.files.CertFile, "make one with: tombolo pki host"},
 		{"tls-private-key-file", o.files.KeyFile, "it is made together with the certificate"},
@@ -138,6 +145,10 @@ With --connect it listens on no port: it connects to its node itself, for machin
 in. One TCP connection carries everything. If it ends, another one is made, for as long as it takes.
 
 With --stdio it serves the one node that started it, over SSH, and ends with it.`,
+		Example: `  tombolo host --tls-cert-file host-edge-1.crt --tls-private-key-file host-edge-1.key --client-ca-file ca.crt
+
+  # settings from a file
+  tombolo host --config /etc/tombolo/host.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -151,6 +162,7 @@ With --stdio it serves the one node that started it, over SSH, and ends with it.
 		},
 	}
 	o.addFlags(cmd.Flags())
+	p.takesFile(cmd, kindHost, o.validate)
 	return cmd
 }
 
@@ -167,41 +179,41 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	runtimeLink, err := link.New(link.Options{
-		Target: link.Target{Scheme: link.SchemeUnix, Address: o.containerd},
-		Clock:  p.clock, Logger: logger.With("link", "containerd"),
-	})
+	runtime, hangUp, err := o.dialRuntime(p, logger)
 	if err != nil {
 		return err
 	}
-	runtime, err := remote.NewConn(remote.ConnOptions{Name: "containerd at " + o.containerd, Dial: runtimeLink.Dial, Local: true})
-	if err != nil {
-		return err
-	}
-	defer runtime.Close()
-	defer runtimeLink.Close()
+	defer hangUp()
 
-	machine, err := o.open(ctx, p, local.Options{
+	parts := local.Options{
 		RootDir:    o.rootDir,
 		PodLogsDir: o.podLogsDir,
 		Runtime:    cri.NewClient(runtime, cri.ClientOptions{Observer: cri.NewMetrics(registry), Clock: p.clock}),
 		Version:    buildVersion(),
 		Clock:      p.clock,
 		Logger:     logger,
-	})
-	if err != nil {
-		return err
 	}
-	server := remote.NewServer(remote.ServerOptions{
-		Host:        machine,
-		Runtime:     machine.ObserveStreaming(runtime),
+	options := remote.ServerOptions{
+		Runtime:     runtime,
 		Credentials: nodes.credentials,
 		Policy:      rules,
 		Version:     buildVersion(),
 		Clock:       p.clock,
 		Logger:      logger,
 		Registerer:  registry,
-	})
+	}
+	if o.inspect {
+		if options.Facts, err = local.NewReader(parts); err != nil {
+			return err
+		}
+		return o.serveStdio(ctx, p, remote.NewServer(options), logger)
+	}
+	machine, err := o.open(ctx, p, parts)
+	if err != nil {
+		return err
+	}
+	options.Host, options.Runtime = machine, machine.ObserveStreaming(runtime)
+	server := remote.NewServer(options)
 	if o.stdio {
 		err = o.serveStdio(ctx, p, server, logger)
 	} else {
@@ -211,6 +223,25 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	stopping, cancel := context.WithTimeout(context.Background(), hookStopTimeout)
 	defer cancel()
 	return errors.Join(err, machine.Close(stopping))
+}
+
+// dialRuntime prepares a connection to containerd, which may not be up yet, and what ends it.
+func (o *hostOptions) dialRuntime(p *process, logger *slog.Logger) (runtime *grpc.ClientConn, hangUp func(), err error) {
+	to, err := link.New(link.Options{
+		Target: link.Target{Scheme: link.SchemeUnix, Address: o.containerd},
+		Clock:  p.clock, Logger: logger.With("link", "containerd"),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	runtime, err = remote.NewConn(remote.ConnOptions{Name: "containerd at " + o.containerd, Dial: to.Dial, Local: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	return runtime, func() {
+		to.Close()
+		_ = runtime.Close()
+	}, nil
 }
 
 // loadPolicy returns the policy of --policy, nil without one.

@@ -224,6 +224,12 @@ func TestHostFlagsAreCheckedTogether(t *testing.T) {
 	}
 }
 
+func TestLookingOnlyIsForStandardInputAndOutput(t *testing.T) {
+	if code, _, errs := execute(newMachine(t).args("--inspect")...); code != exitUsage || !strings.Contains(errs, "--inspect is for --stdio") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+}
+
 func TestHostFailsOnFilesAndAddressesItCannotUse(t *testing.T) {
 	m := newMachine(t)
 	code, _, errs := execute(m.args("--client-ca-file", filepath.Join(m.dir, "missing.crt"))...)
@@ -247,21 +253,20 @@ func TestHostFailsOnFilesAndAddressesItCannotUse(t *testing.T) {
 	if code != exitFailure || !strings.Contains(errs, "--listen "+taken.Addr().String()) {
 		t.Errorf("taken address: exit %d, %s", code, errs)
 	}
-	if code, _, errs := execute(m.args("--logging-format", "xml")...); code != exitUsage || !strings.Contains(errs, "--logging-format") {
+	if code, _, errs := execute(m.args("--log-format", "xml")...); code != exitUsage || !strings.Contains(errs, "--log-format") {
 		t.Errorf("log format: exit %d, %s", code, errs)
 	}
 }
 
-func TestHelpOfHostAndPKI(t *testing.T) {
-	for name, args := range map[string][]string{
-		"host-help": {"host", "--help"}, "pki-help": {"pki", "--help"},
-		"pki-init-help": {"pki", "init", "--help"}, "pki-host-help": {"pki", "host", "--help"}, "pki-node-help": {"pki", "node", "--help"},
+func TestHelpOfEverySubCommandIsGolden(t *testing.T) {
+	for _, name := range []string{
+		"host", "check", "pki", "pki init", "pki host", "pki node", "config", "config default", "config check", "completion", "version",
 	} {
-		code, out, errs := execute(args...)
+		code, out, errs := execute(append(strings.Fields(name), "--help")...)
 		if code != exitSuccess || errs != "" {
-			t.Errorf("%v: exit %d, %s", args, code, errs)
+			t.Errorf("%s: exit %d, %s", name, code, errs)
 		}
-		golden(t, name, out)
+		golden(t, strings.ReplaceAll(name, " ", "-")+"-help", out)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func TestLibrariesAreNotLetLogWhatTheAPIAnswers(t *testing.T) {
 	defer klog.CaptureState().Restore()
 	for verbosity, want := range map[int]bool{0: false, 6: false, 7: true, 10: true} {
-		o := logOptions{verbosity: verbosity, format: "text"}
+		o := logOptions{verbosity: verbosity, format: "text", level: "info"}
 		if _, err := o.logger(io.Discard); err != nil {
 			t.Fatal(err)
 		}

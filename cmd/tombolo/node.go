@@ -31,6 +31,19 @@ client certificate, with the service account of its pod or --bootstrap-kubeconfi
 cluster approves such requests by itself, the log names the request: kubectl certificate approve NAME.
 
 The node says that it is not ready, with the reason HostLinkDown, while the host cannot be reached. It is never deleted.`,
+		Example: `  # a tombolo host at the other end of a link with certificates
+  tombolo node --name edge-1 --bootstrap-kubeconfig bootstrap.kubeconfig --cert-dir /var/lib/tombolo-node \
+    --host tls://192.0.2.10:8470 --host-ca-file ca.crt --host-cert-file node-edge-1.crt --host-key-file node-edge-1.key
+
+  # a machine with an SSH server and containerd
+  tombolo node --name edge-1 --kubeconfig node.kubeconfig --host ssh://root@192.0.2.10 \
+    --host-ssh-known-hosts known_hosts --host-ssh-key-file id_ed25519
+
+  # this machine
+  tombolo node --name here --kubeconfig node.kubeconfig --host unix:///run/containerd/containerd.sock
+
+  # settings from a file
+  tombolo node --config /etc/tombolo/node.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := o.validate()
@@ -45,6 +58,10 @@ The node says that it is not ready, with the reason HostLinkDown, while the host
 		},
 	}
 	o.addFlags(cmd.Flags())
+	p.takesFile(cmd, kindNode, func() error {
+		_, err := o.validate()
+		return err
+	})
 	return cmd
 }
 
@@ -71,10 +88,7 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 			Kubernetes: config, Bootstrap: bootstrap, CertDir: o.identity.certDir, Health: health,
 			IssuedServing: o.identity.rotateServing, ClientCAFromCluster: o.identity.clientCAFromCluster,
 			ClusterID: o.clusterID, ClusterDNS: o.clusterDNS, ClusterDomain: o.clusterDomain,
-			Host: hostconn.Options{
-				Target: o.host, Files: o.hostFiles, ServerName: o.serverName, Listen: o.hostListen, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
-				SSH: s.ssh,
-			},
+			Host:       o.hostOptions(p, s.ssh, logger),
 			StaticPods: s.static, UnsafeSysctls: o.unsafeSysctls,
 			MaxPIDs: max(o.maxPIDs, 0), LimitedSwap: o.swapBehavior == limitedSwap,
 			Listen: o.listen(), NodeIP: s.nodeIP,
@@ -86,4 +100,12 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 		logger.Info("Stopped, pods were left alone", "node", o.name)
 	}
 	return err
+}
+
+// hostOptions say how the host is reached.
+func (o *nodeOptions) hostOptions(p *process, ssh hostconn.SSH, logger *slog.Logger) hostconn.Options {
+	return hostconn.Options{
+		Target: o.host, Files: o.hostFiles, ServerName: o.serverName, Listen: o.hostListen, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
+		SSH: ssh, Version: buildVersion(), Clock: p.clock, Logger: logger,
+	}
 }

@@ -63,7 +63,7 @@ type nodeOptions struct {
 	clientCAFile string
 
 	labels  map[string]string
-	taints  string
+	taints  []string
 	maxPods int
 	// maxParallelStarts is of new pods.
 	maxParallelStarts int
@@ -106,7 +106,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.clientCAFile, "client-ca-file", "", "authority of the client certificates that the kubelet API accepts; without it only tokens are accepted")
 
 	fs.StringToStringVar(&o.labels, "node-labels", nil, "labels of the node, key=value separated by commas")
-	fs.StringVar(&o.taints, "register-with-taints", defaultTaint, `taints the node is registered with, key=value:effect separated by commas; "" for none`)
+	fs.StringSliceVar(&o.taints, "register-with-taints", []string{defaultTaint}, `taints the node is registered with, key=value:effect separated by commas; "" for none`)
 	fs.IntVar(&o.maxPods, "max-pods", defaultMaxPods, "number of pods the node takes")
 	fs.IntVar(&o.maxParallelStarts, "max-parallel-starts", provider.DefaultParallelStarts, "number of new pods that are started at the same time; more at once make most pods of a burst ready later")
 	fs.BoolVar(&o.cgroupsPerQOS, "cgroups-per-qos", true, "make a control group for each pod and class of pods on the host; without, the container runtime makes those of containers only, and nothing limits a pod as a whole")
@@ -144,13 +144,14 @@ func (o *nodeOptions) validate() (*nodeSettings, error) {
 	s.nodeIP, found = o.checkServing()
 	add(found...)
 	add(checkLabels(o.labels)...)
-	s.taints, found = parseTaints(o.taints)
+	s.taints, found = parseTaints(strings.Join(o.taints, ","))
 	add(found...)
 	s.static, found = o.static.validate()
 	add(found...)
 	add(o.identity.check(o)...)
 	add(o.checkCluster()...)
 	add(o.checkPods()...)
+	add(o.log.check()...)
 	for _, pattern := range o.unsafeSysctls {
 		if err := admission.ValidateSysctlPattern(pattern); err != nil {
 			add(fmt.Errorf("--allowed-unsafe-sysctls: %w", err))

@@ -44,12 +44,11 @@ func newPKICommand(p *process) *cobra.Command {
 		Short: "Make the certificates for the link between nodes and hosts",
 		Long: `Makes a certificate authority, and certificates of hosts and nodes, as files of one directory.
 
-  tombolo pki init
-  tombolo pki host --name edge-1 --address 192.0.2.10 --address edge-1.example.com
-  tombolo pki node --name edge-1
-
 A host needs ca.crt and its own host-NAME.crt and host-NAME.key, a node ca.crt and its own node-NAME.crt and node-NAME.key.
 Keep ca.key where neither of them is.`,
+		Example: `  tombolo pki init
+  tombolo pki host --name edge-1 --address 192.0.2.10 --address edge-1.example.com
+  tombolo pki node --name edge-1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -62,7 +61,10 @@ func newPKIInitCommand(p *process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make the certificate authority",
-		Args:  noArgs,
+		Long:  "Makes the certificate authority that certificates of hosts and nodes come from. Its key stays with you.",
+		Example: `  tombolo pki init
+  tombolo pki init --dir /root/tombolo-pki --validity 43800h`,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			files, err := o.store().Init(o.name, o.lifetime(p))
 			return o.report(p, files, err)
@@ -76,9 +78,11 @@ func newPKIInitCommand(p *process) *cobra.Command {
 func newPKIHostCommand(p *process) *cobra.Command {
 	o := &pkiOptions{}
 	cmd := &cobra.Command{
-		Use:   "host",
-		Short: "Make the certificate of a host",
-		Args:  noArgs,
+		Use:     "host",
+		Short:   "Make the certificate of a host",
+		Long:    "Makes the certificate with which a host answers its nodes. It has every name and address by which nodes reach it.",
+		Example: `  tombolo pki host --name edge-1 --address 192.0.2.10 --address edge-1.example.com`,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if o.name == "" {
 				return usageError{errors.New("--name is empty: give the host a name, in the form of a DNS name")}
@@ -100,9 +104,11 @@ func newPKIHostCommand(p *process) *cobra.Command {
 func newPKINodeCommand(p *process) *cobra.Command {
 	o := &pkiOptions{}
 	cmd := &cobra.Command{
-		Use:   "node",
-		Short: "Make the certificate with which a node calls its host",
-		Args:  noArgs,
+		Use:     "node",
+		Short:   "Make the certificate with which a node calls its host",
+		Long:    "Makes the certificate with which a node calls its host.",
+		Example: `  tombolo pki node --name edge-1`,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if o.name == "" {
 				return usageError{errors.New("--name is empty: give the name of the Kubernetes node")}

@@ -11,8 +11,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/cmd/tombolo/settings"
 )
 
 // Exit codes of the process.
@@ -20,11 +21,20 @@ const (
 	exitSuccess = 0
 	exitFailure = 1
 	exitUsage   = 2
+	// exitFindings is that of a check that found something.
+	exitFindings = 3
 )
 
-// envPrefix begins the name of the environment variable that stands in for a flag: --client-ca-file is
-// TOMBOLO_CLIENT_CA_FILE. A flag on the command line wins.
-const envPrefix = "TOMBOLO_"
+// exitCodes is what the exit codes mean, for people.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitSuccess, "success, and an orderly stop by a signal"},
+	{exitFailure, "the work failed"},
+	{exitUsage, "the command line, the environment or a file of settings is wrong; nothing was done"},
+	{exitFindings, "tombolo check found something that failed; warnings alone are a success"},
+}
 
 // process is what a sub-command may use of the world outside. Nothing else in this package touches the process's own
 // streams, environment or clock.
@@ -34,13 +44,21 @@ type process struct {
 	stdout    io.Writer
 	stderr    io.Writer
 	clock     clock.WithTickerAndDelayedExecution
+
+	// configured are the sub-commands that take a file of settings, in the order of the help text.
+	configured []configured
+	// origins are where the values of the sub-command that runs came from.
+	origins settings.Origins
 }
 
 // subcommands is every sub-command, in the order of the help text.
 var subcommands = []func(*process) *cobra.Command{
 	newNodeCommand,
 	newHostCommand,
+	newCheckCommand,
 	newPKICommand,
+	newConfigCommand,
+	newCompletionCommand,
 	newVersionCommand,
 }
 
@@ -48,6 +66,9 @@ var subcommands = []func(*process) *cobra.Command{
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// errFindings says that a check found something, which has been told already.
+var errFindings = errors.New("something failed")
 
 // run executes one command line and returns the exit code of the process. A cancelled ctx asks it to stop in order.
 func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdin io.Reader, stdout, stderr io.Writer) int {
@@ -58,7 +79,15 @@ func run(ctx context.Context, args []string, lookupEnv func(string) (string, boo
 	if err == nil || (ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		return exitSuccess
 	}
-	fmt.Fprintf(stderr, "Error: %v\n", err)
+	if errors.Is(err, errFindings) {
+		return exitFindings
+	}
+	if flag := (flagError{}); errors.As(err, &flag) {
+		err = usageError{flag.all(p, args)}
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(stderr, "Error: %s\n", p.origins.Explain(line))
+	}
 	if usage := (usageError{}); errors.As(err, &usage) {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return exitUsage
@@ -76,23 +105,45 @@ func newRootCommand(p *process) *cobra.Command {
 'tombolo host' runs on the machine beside containerd, 'tombolo node' runs wherever the Kubernetes API can be reached, and
 'tombolo pki' makes the certificates with which the two know each other.
 
-Every flag can also be set by an environment variable: TOMBOLO_ and the flag's name in capitals with '_' for '-'.`,
+Every flag can also be set by an environment variable: TOMBOLO_ and the flag's name in capitals with '_' for '-'. 'tombolo node'
+and 'tombolo host' read a file of settings, too (--config). Flags win over the environment, and that over the file.
+
+Exit codes:
+` + exitCodeTable(),
+		Example: `  # on the machine with containerd
+  tombolo host --tls-cert-file host-edge-1.crt --tls-private-key-file host-edge-1.key --client-ca-file ca.crt
+
+  # beside the cluster, for a machine with nothing but an SSH server and containerd
+  tombolo node --name edge-1 --host ssh://root@192.0.2.10 --host-ssh-known-hosts known_hosts --host-ssh-key-file id_ed25519`,
+		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return applyEnv(cmd.Flags(), p.lookupEnv)
+			return p.applySettings(cmd)
 		},
 	}
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetVersionTemplate(newBuild().String() + "\n")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError{cmd, err} })
+	p.configured = nil
 	for _, sub := range subcommands {
 		root.AddCommand(sub(p))
 	}
+	completeFlags(root)
 	return root
+}
+
+// exitCodeTable is the exit codes as lines of a help text.
+func exitCodeTable() string {
+	var lines []string
+	for _, e := range exitCodes {
+		lines = append(lines, fmt.Sprintf("  %d  %s", e.code, e.meaning))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // noArgs refuses positional arguments, naming the first.
@@ -100,33 +151,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("%q is neither a sub-command nor a flag of %q", args[0], cmd.CommandPath())}
-}
-
-// applyEnv sets each flag that is not on the command line from its environment variable. All problems are reported at
-// once.
-func applyEnv(flags *pflag.FlagSet, lookupEnv func(string) (string, bool)) error {
-	var problems []error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" {
-			return
-		}
-		name := envName(f.Name)
-		value, ok := lookupEnv(name)
-		if !ok {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			problems = append(problems, fmt.Errorf("environment variable %s (--%s): %w", name, f.Name, err))
-		}
-	})
-	if len(problems) > 0 {
-		return usageError{errors.Join(problems...)}
+	problem := fmt.Sprintf("%q is neither a sub-command nor a flag of %q", args[0], cmd.CommandPath())
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
 	}
-	return nil
-}
-
-// envName returns the name of the environment variable that stands in for a flag.
-func envName(flag string) string {
-	return envPrefix + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(flag))
+	if near := settings.Nearest(args[0], names); near != "" {
+		problem += fmt.Sprintf("; did you mean %q?", cmd.CommandPath()+" "+near)
+	}
+	return usageError{errors.New(problem)}
 }

@@ -16,7 +16,7 @@ func TestHelpIsASuccessAndNamesEverySubCommand(t *testing.T) {
 		if code != exitSuccess || errs != "" {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
-		for _, sub := range []string{"node", "host", "pki", "version"} {
+		for _, sub := range []string{"node", "host", "pki", "config", "completion", "version"} {
 			if !strings.Contains(out, "\n  "+sub+" ") {
 				t.Errorf("%v does not name %q", args, sub)
 			}

@@ -68,9 +68,12 @@ func parse(what string, data []byte, all bool, remedy string) []Certificate {
 // linkCertificates are those with which both ends of a link know each other.
 func linkCertificates(ctx context.Context, target link.Target, o hostconn.Options) []Certificate {
 	switch target.Scheme {
-	case link.SchemeTLS:
+	case link.SchemeTLS, link.SchemeReverse:
 		out := CertificateFile{Flag: "--host-ca-file", Path: o.Files.CAFile, All: true, Remedy: authorityRemedy}.read()
 		out = append(out, CertificateFile{Flag: "--host-cert-file", Path: o.Files.CertFile, Remedy: nodeRemedy}.read()...)
+		if target.Scheme == link.SchemeReverse {
+			return out // the host comes by itself, or does not
+		}
 		shown, name, err := link.PeerCertificates(ctx, target, o.Files, o.ServerName)
 		if err != nil || len(shown) == 0 {
 			return out // what is in the way is told of the link

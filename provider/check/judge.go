@@ -71,6 +71,8 @@ func linkRemedy(target link.Target, err error) string {
 		return "see the certificate of the host below: it must be valid, for this name, and of the authority in --host-ca-file"
 	case strings.Contains(err.Error(), "refused our certificate"):
 		return "see the certificate of the node below, and the log of tombolo host: its --client-ca-file must be the authority that made it"
+	case target.Scheme == link.SchemeReverse:
+		return "see that tombolo host runs on the machine with --connect to this address, and that nothing keeps it away; stop the tombolo node that listens here meanwhile: a check takes its place"
 	case errors.As(err, &unknown):
 		return "see that the name is right and known on this machine, or give an IP address"
 	case target.Scheme == link.SchemeSSH:

@@ -197,6 +197,7 @@ func TestUnreachedHostSaysWhatToDo(t *testing.T) {
 		"node unbelieved":   {atEdge, errors.New("tls://x refused our certificate: remote error"), "--client-ca-file"},
 		"something else":    {atEdge, errors.New("oops"), "log of tombolo host"},
 		"ssh":               {ssh, errors.New("oops"), "ssh -v -p 22 root@edge"},
+		"reverse":           {link.Target{Scheme: link.SchemeReverse, Address: "edge-1"}, errors.New("oops"), "--connect"},
 		"ssh, unknown name": {ssh, &net.DNSError{Name: "edge"}, "IP address"},
 	} {
 		t.Run(name, func(t *testing.T) {

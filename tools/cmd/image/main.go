@@ -44,6 +44,7 @@ func run(ctx context.Context, version, name, out string, archs []string) error {
 	if err != nil {
 		return err
 	}
+	stamps := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", version, commit(ctx), created.UTC().Format(time.RFC3339))
 	work, err := os.MkdirTemp("", "tombolo-build-")
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func run(ctx context.Context, version, name, out string, archs []string) error {
 	programs := map[string][]byte{}
 	for _, arch := range archs {
 		file := filepath.Join(work, arch)
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+version, "-o", file, "./cmd/tombolo")
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", file, "./cmd/tombolo")
 		cmd.Dir = ".."
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if text, err := cmd.CombinedOutput(); err != nil {
@@ -92,6 +93,15 @@ func writeSBOMs(programs map[string][]byte, version string, created time.Time, o
 		fmt.Println(file)
 	}
 	return nil
+}
+
+// commit is the last commit, "" outside of a repository.
+func commit(ctx context.Context) string {
+	data, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
 }
 
 // commitTime is $SOURCE_DATE_EPOCH, else the time of the last commit, so that the same sources make the same image.
