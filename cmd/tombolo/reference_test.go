@@ -36,7 +36,7 @@ func reference(t *testing.T, root *cobra.Command) string {
 	}
 	var describe func(cmd *cobra.Command)
 	describe = func(cmd *cobra.Command) {
-		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n```text\n%s\n```\n\n```text\n%s\n```\n", cmd.CommandPath(), cmd.Short+".", cmd.UseLine(), cmd.Example)
+		fmt.Fprintf(&out, "\n## %s\n\n%s.\n\nUsage: `%s`\n\n```text\n%s\n```\n", cmd.CommandPath(), cmd.Short, cmd.UseLine(), cmd.Example)
 		table := ""
 		cmd.Flags().SortFlags = false
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
