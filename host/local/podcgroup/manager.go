@@ -60,13 +60,12 @@ func (m *Manager) SetTiers(burstableShares int64) error {
 
 // set makes a group and gives it its resources. What only groups of pods are limited in, bounded asks for.
 func (m *Manager) set(g group, r host.CgroupResources, bounded bool) error {
+	shares := max(r.CPUShares, cri.MinCPUShares)
 	resources := &cgroups.Resources{
-		CpuShares: uint64(max(r.CPUShares, cri.MinCPUShares)),
-		CpuQuota:  orUnlimited(r.CPUQuota), CpuPeriod: cri.CPUPeriodMicros, Memory: orUnlimited(r.MemoryBytes),
+		// Of the two, the library takes the one that the machine's version has.
+		CpuShares: uint64(shares), CpuWeight: cpuWeight(shares),
+		CpuQuota: orUnlimited(r.CPUQuota), CpuPeriod: cri.CPUPeriodMicros, Memory: orUnlimited(r.MemoryBytes),
 		SkipDevices: true, SkipFreezeOnSet: true,
-	}
-	if cgroups.IsCgroup2UnifiedMode() {
-		resources.CpuWeight = cgroups.ConvertCPUSharesToCgroupV2Value(resources.CpuShares)
 	}
 	cg, err := m.open(g.config(m.driver, resources))
 	if err != nil {
@@ -86,6 +85,14 @@ func (m *Manager) set(g group, r host.CgroupResources, bounded bool) error {
 		return fmt.Errorf("setting the resources of control group %s: %w", g.name(m.driver), err)
 	}
 	return nil
+}
+
+// cpuWeight returns what CPU shares are in the unit of cgroup v2, on a straight line from 2..262144 to 1..10000. The line is the
+// kubelet's; runtimes have since taken to a curve, for the groups of containers.
+func cpuWeight(shares int64) uint64 {
+	const leastShares, mostShares, mostWeight = cri.MinCPUShares, 262144, 10000
+	shares = min(max(shares, leastShares), mostShares)
+	return uint64(1 + (shares-leastShares)*(mostWeight-1)/(mostShares-leastShares))
 }
 
 // limitsPIDs says whether a group can limit processes. In the unified hierarchy there is a directory whether or not it can.

@@ -131,13 +131,21 @@ func TestResourcesOfAGroup(t *testing.T) {
 		got := f.set["/tombolo/kubepods/pod"+uid]
 		want := cgroups.Resources{
 			CpuShares: uint64(max(r.CPUShares, 2)), CpuPeriod: 100_000, SkipDevices: true, SkipFreezeOnSet: true,
-			CpuQuota: -1, Memory: -1, CpuWeight: got.CpuWeight, PidsLimit: new(int64(-1)), // what is not limited takes back a limit
+			CpuQuota: -1, Memory: -1, CpuWeight: 1, PidsLimit: new(int64(-1)), // what is not limited takes back a limit
 		}
 		if r.CPUQuota > 0 {
-			want.CpuQuota, want.Memory = r.CPUQuota, r.MemoryBytes
+			want.CpuQuota, want.Memory, want.CpuWeight = r.CPUQuota, r.MemoryBytes, 20
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
+		}
+	}
+}
+
+func TestWeightsAreTheKubelets(t *testing.T) {
+	for shares, want := range map[int64]uint64{0: 1, 2: 1, 102: 4, 1024: 39, 2048: 79, 262144: 10000, 1 << 40: 10000} {
+		if got := cpuWeight(shares); got != want {
+			t.Errorf("%d shares weigh %d, want %d", shares, got, want)
 		}
 	}
 }
