@@ -68,6 +68,11 @@ e2e: ## End-to-end tests on real parts; needs root (E2E=./test/e2e ARGS='-run Lo
 	@$(PARTS) build unit testbed
 	$(WITH_PARTS) TOMBOLO_E2E=1 gotestsum --format testname -- -count=1 -p 1 -timeout 45m $(ARGS) $(E2E)
 
+.PHONY: e2e-vm
+e2e-vm: ## End to end on a virtual machine with systemd, cgroup v2 and a kernel of its own, on Debian as root; 10 minutes, the first time more
+	@$(PARTS) build unit testbed vm
+	$(WITH_PARTS) TOMBOLO_E2E=1 TOMBOLO_E2E_VM=1 gotestsum --format standard-verbose -- -count=1 -timeout 60m $(ARGS) ./test/vm
+
 .PHONY: conformance
 conformance: build ## Compare with the real kubelet by Kubernetes' own suite; needs root, an hour or more (ARGS='-slow')
 	@$(PARTS) build testbed conformance compare

@@ -422,3 +422,28 @@ func traces(t *testing.T, id, dir string) []string {
 	}
 	return found
 }
+
+// TestPortLeadsToTheNetworkOfTheHosts and goes with its addresses.
+func TestPortLeadsToTheNetworkOfTheHosts(t *testing.T) {
+	c := StartT(t, Options{})
+	p, err := c.AddPort(t.Context(), "beyond")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := net.InterfaceByName(p.Interface())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.addresses().machines().Contains(p.Address().Addr()) || p.Address().Addr() == c.Address() {
+		t.Errorf("port %s has the address %s, beside %s", link.Name, p.Address(), c.Address())
+	}
+	if _, err := c.AddHost(t.Context(), "beyond", HostOptions{}); err == nil {
+		t.Error("a host has the name of the port")
+	}
+	if err := p.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := net.InterfaceByName(link.Name); err == nil {
+		t.Errorf("port %s is still there", link.Name)
+	}
+}

@@ -155,6 +155,7 @@ func Sets() []Set {
 			Name: "conformance", Why: "make conformance: Kubernetes' own suite, after testbed",
 			Parts: []string{"e2e.test", "ginkgo"}, Needs: []string{"bash-static"},
 		},
+		{Name: "vm", Why: "make e2e-vm: a virtual machine, after testbed", Needs: []string{"e2fsprogs", "mmdebstrap", "qemu-system-x86"}},
 		{Name: "compare", Why: "the real kubelet, to compare with", Parts: []string{"kubelet"}},
 		{Name: "cni-extra", Why: "CNI plugins that only some hosts use", Parts: []string{"ptp", "firewall", "bandwidth"}},
 	}

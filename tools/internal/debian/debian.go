@@ -26,19 +26,22 @@ type probe struct {
 // known returns how the presence of each package is seen.
 func known() map[string]probe {
 	return map[string]probe{
-		"bash-static":    {files: []string{"/bin/bash-static", "/usr/bin/bash-static"}, static: true},
-		"busybox-static": {files: []string{"/bin/busybox", "/usr/bin/busybox"}, static: true}, // the package busybox is not
-		"gcc":            {command: "gcc"},
-		"iproute2":       {command: "ip"},
-		"iptables":       {command: "iptables"},
-		"libc6-dev":      {files: []string{"/usr/lib/*/libc.a", "/usr/lib*/libc.a"}},
-		"libseccomp-dev": {files: []string{"/usr/lib/*/libseccomp.a", "/usr/lib*/libseccomp.a"}},
-		"make":           {command: "make"},
-		"mount":          {command: "umount"},
-		"openssh-server": {command: "sshd"},
-		"pkg-config":     {command: "pkg-config"},
-		"sudo":           {command: "sudo"},
-		"util-linux":     {command: "nsenter"},
+		"bash-static":     {files: []string{"/bin/bash-static", "/usr/bin/bash-static"}, static: true},
+		"busybox-static":  {files: []string{"/bin/busybox", "/usr/bin/busybox"}, static: true}, // the package busybox is not
+		"e2fsprogs":       {command: "mkfs.ext4"},
+		"gcc":             {command: "gcc"},
+		"iproute2":        {command: "ip"},
+		"iptables":        {command: "iptables"},
+		"libc6-dev":       {files: []string{"/usr/lib/*/libc.a", "/usr/lib*/libc.a"}},
+		"libseccomp-dev":  {files: []string{"/usr/lib/*/libseccomp.a", "/usr/lib*/libseccomp.a"}},
+		"make":            {command: "make"},
+		"mmdebstrap":      {command: "mmdebstrap"},
+		"mount":           {command: "umount"},
+		"openssh-server":  {command: "sshd"},
+		"pkg-config":      {command: "pkg-config"},
+		"qemu-system-x86": {command: "qemu-system-x86_64"},
+		"sudo":            {command: "sudo"},
+		"util-linux":      {command: "nsenter"},
 	}
 }
 

@@ -1,0 +1,294 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestHostWithAKernelOfItsOwn has all that the machine is booted for, one after the other: its processor is slow.
+func TestHostWithAKernelOfItsOwn(t *testing.T) {
+	e := startEdge(t)
+	for _, tt := range []struct {
+		name string
+		test func(*edge)
+	}{
+		{"tells what it is", whatItIs},
+		{"is served by a confined unit", confinedUnit},
+		{"has a slice for each pod", podSlices},
+		{"resizes a container", resizedContainer},
+		{"resizes a pod as a whole", resizedPod},
+		{"tells why a container was killed", outOfMemory},
+		{"keeps its pods when both halves are killed", killed},
+		{"is left without a trace of pods", nothingLeft},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.test(e.part(t)) })
+	}
+}
+
+// whatItIs shows that it is no part of this machine.
+func whatItIs(e *edge) {
+	node, err := e.cluster.Client().CoreV1().Nodes().Get(e.Context(), nodeName, metav1.GetOptions{})
+	must(e.T, err)
+	own, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	must(e.T, err)
+	info := node.Status.NodeInfo
+	if kernel := e.on("uname -r"); info.KernelVersion != kernel || kernel == strings.TrimSpace(string(own)) {
+		e.Errorf("the node has kernel %s, the machine %s, this machine %s", info.KernelVersion, kernel, own)
+	}
+	if !strings.HasPrefix(info.OSImage, "Debian") || info.MachineID != e.on("cat /etc/machine-id") || info.BootID != e.on("cat /proc/sys/kernel/random/boot_id") {
+		e.Errorf("the node says %+v", info)
+	}
+	capacity := node.Status.Capacity
+	if capacity.Cpu().Value() != processors || capacity.Memory().Value() != e.memory("MemTotal") {
+		e.Errorf("its capacity is %v", capacity)
+	}
+	e.on("test -f /sys/fs/cgroup/cgroup.controllers && systemctl is-active systemd-journald dbus containerd tombolo-host")
+	e.Logf("%+v, %v", info, capacity)
+}
+
+// memory is a number of bytes from /proc/meminfo.
+func (e *edge) memory(name string) int64 {
+	e.Helper()
+	kib, err := strconv.ParseInt(e.on("awk '$1 == \""+name+":\" {print $2}' /proc/meminfo"), 10, 64)
+	must(e.T, err)
+	return kib * 1024
+}
+
+// maxExposure is what systemd-analyze may say of the unit: 0 is locked up, 10 is free.
+const maxExposure = 7.0
+
+// confinedUnit looks at the unit of deploy/systemd with the eyes of systemd.
+func confinedUnit(e *edge) {
+	report := e.on("systemd-analyze security --no-pager tombolo-host.service")
+	lines := strings.Split(report, "\n")
+	verdict := lines[len(lines)-1]
+	e.Log(verdict)
+	_, after, _ := strings.Cut(verdict, "tombolo-host.service: ")
+	exposure, err := strconv.ParseFloat(strings.Fields(after + " ?")[0], 64)
+	if err != nil || exposure > maxExposure {
+		e.Errorf("want at most %.1f:\n%s", maxExposure, report)
+	}
+	if out := e.on("systemd-analyze verify /etc/systemd/system/tombolo-host.service 2>&1"); out != "" {
+		e.Errorf("systemd-analyze verify: %s", out)
+	}
+	e.requireUnhindered()
+}
+
+// requireUnhindered fails if the unit took a right from tombolo host that it needs, or the service ended.
+func (e *edge) requireUnhindered() {
+	e.Helper()
+	if n := e.on("systemctl show --property=NRestarts --value tombolo-host"); n != "0" {
+		e.Errorf("tombolo host was restarted %s times", n)
+	}
+	if out := e.on(`journalctl --no-pager --boot --unit tombolo-host --grep "not permitted|permission denied|read-only file system" || true`); !strings.Contains(out, "No entries") {
+		e.Errorf("tombolo host lacks a right:\n%s", out)
+	}
+}
+
+// group is the first container of a pod with what files of control groups should say.
+type group struct{ pod, container map[string]string }
+
+// podSlices shows the control groups of a pod of each class, and that they go with it.
+func podSlices(e *edge) {
+	const request = 16 << 20
+	// A container that requests less memory than it may use gets a share of the machine's swap, in pages.
+	share := request * e.memory("SwapTotal") / e.memory("MemTotal") / 4096 * 4096
+	if share == 0 {
+		e.Fatal("the machine has no swap")
+	}
+	for _, tt := range []struct {
+		name      string
+		resources v1.ResourceRequirements
+		class     v1.PodQOSClass
+		want      group
+	}{
+		{"besteffort", v1.ResourceRequirements{}, v1.PodQOSBestEffort, group{
+			map[string]string{"cpu.weight": "1", "cpu.max": "max 100000", "memory.max": "max"},
+			map[string]string{"cpu.max": "max 100000", "memory.max": "max", "memory.swap.max": "0"},
+		}},
+		{"burstable", v1.ResourceRequirements{Requests: amounts("100m", "16Mi"), Limits: amounts("200m", "64Mi")}, v1.PodQOSBurstable, group{
+			map[string]string{"cpu.weight": "4", "cpu.max": "20000 100000", "memory.max": "67108864"},
+			map[string]string{"cpu.max": "20000 100000", "memory.max": "67108864", "memory.swap.max": strconv.FormatInt(share, 10)},
+		}},
+		{"guaranteed", v1.ResourceRequirements{Requests: amounts("100m", "32Mi"), Limits: amounts("100m", "32Mi")}, v1.PodQOSGuaranteed, group{
+			map[string]string{"cpu.weight": "4", "cpu.max": "10000 100000", "memory.max": "33554432"},
+			map[string]string{"cpu.max": "10000 100000", "memory.max": "33554432", "memory.swap.max": "0"},
+		}},
+	} {
+		pod := e.run(tt.name, "exec sleep 1d", func(p *v1.Pod) { p.Spec.Containers[0].Resources = tt.resources })
+		if pod.Status.QOSClass != tt.class {
+			e.Errorf("pod %s is of class %s", pod.Name, pod.Status.QOSClass)
+		}
+		maps.Copy(tt.want.pod, map[string]string{
+			"memory.min": "0", "memory.low": "0", "memory.high": "max", "pids.max": strconv.Itoa(podPIDs), "hugetlb.2MB.max": "0",
+		})
+		tt.want.container["memory.oom.group"] = "1"
+		e.requireFiles(podSlice(pod), tt.want.pod)
+		e.requireFiles(containerScope(pod), tt.want.container)
+		e.Logf("pressure on pod %s:\n%s", pod.Name, e.on("cd "+podSlice(pod)+" && grep . cpu.pressure memory.pressure io.pressure"))
+		e.remove(pod)
+		eventually(e.T, "the end of its slice", func() error {
+			if left := e.on("ls -d " + podSlice(pod) + " 2> /dev/null || true"); left != "" {
+				return fmt.Errorf("left: %s", left)
+			}
+			return nil
+		})
+	}
+	const top = "/sys/fs/cgroup/tombolo.slice/tombolo-kubepods.slice"
+	e.requireFiles(top+"/tombolo-kubepods-besteffort.slice", map[string]string{"cpu.weight": "1", "memory.max": "max"})
+	e.requireFiles(top+"/tombolo-kubepods-burstable.slice", map[string]string{"memory.max": "max", "pids.max": "max"})
+}
+
+// resizedContainer changes what a container has while it runs.
+func resizedContainer(e *edge) {
+	resources := func(cpu, memory string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			// As much as it requests, or it would use swap and could not be resized.
+			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: amounts("50m", memory), Limits: amounts(cpu, memory)}
+		}
+	}
+	e.resizeAndBack(resources, map[string]string{"cpu.max": "20000 100000", "memory.max": "67108864"})
+}
+
+// resizedPod changes what a pod has as a whole, which its container leaves to it.
+func resizedPod(e *edge) {
+	whole := func(cpu, memory string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Spec.Resources = &v1.ResourceRequirements{Requests: amounts("100m", "32Mi"), Limits: amounts(cpu, memory)}
+		}
+	}
+	e.resizeAndBack(whole, map[string]string{"cpu.max": "20000 100000", "memory.max": "67108864"})
+}
+
+// resizeAndBack makes a pod with 200m and 64Mi, gives it more, and takes it back. Pod and container have the files each time.
+func (e *edge) resizeAndBack(resources func(cpu, memory string) func(*v1.Pod), files map[string]string) {
+	e.Helper()
+	pod := e.run("elastic", "exec sleep 1d", resources("200m", "64Mi"))
+	require := func(want map[string]string) {
+		e.Helper()
+		e.requireFiles(podSlice(pod), want)
+		e.requireFiles(containerScope(pod), want)
+	}
+	require(files)
+	e.resize(pod, resources("400m", "96Mi"))
+	require(map[string]string{"cpu.max": "40000 100000", "memory.max": "100663296"})
+	e.resize(pod, resources("200m", "64Mi"))
+	require(files)
+	e.requireSame(pod)
+	e.remove(pod)
+}
+
+// requireSame fails if the pod's container is another one.
+func (e *edge) requireSame(pod *v1.Pod) {
+	e.Helper()
+	now := e.await(pod, "is Ready", ready).Status.ContainerStatuses[0]
+	if before := pod.Status.ContainerStatuses[0]; now.ContainerID != before.ContainerID || now.RestartCount != 0 {
+		e.Errorf("container %s was replaced by %s, %d restarts", before.ContainerID, now.ContainerID, now.RestartCount)
+	}
+}
+
+// outOfMemory tells a kill for want of memory, which takes the whole container, from another kill.
+func outOfMemory(e *edge) {
+	want := map[string]string{"greedy": "OOMKilled", "victim": "Error"}
+	pod := e.start("ends", "tail /dev/zero; echo lived on; exec sleep 1d", func(p *v1.Pod) {
+		p.Spec.RestartPolicy = v1.RestartPolicyNever
+		c := &p.Spec.Containers[0]
+		c.Name, c.Resources = "greedy", v1.ResourceRequirements{Requests: amounts("50m", "32Mi"), Limits: amounts("1", "32Mi")}
+		victim := *c
+		victim.Name, victim.Command = "victim", []string{"sh", "-c", "kill -9 $$"}
+		p.Spec.Containers = append(p.Spec.Containers, victim)
+	})
+	pod = e.await(pod, "has failed", func(p *v1.Pod) error {
+		if p.Status.Phase != v1.PodFailed {
+			return fmt.Errorf("it is %s, with containers %+v", p.Status.Phase, p.Status.ContainerStatuses)
+		}
+		return nil
+	})
+	for _, c := range pod.Status.ContainerStatuses {
+		if end := c.State.Terminated; end.Reason != want[c.Name] || end.ExitCode != 137 {
+			e.Errorf("%s ended with %d, %s; want %s", c.Name, end.ExitCode, end.Reason, want[c.Name])
+		}
+	}
+	if log, err := e.cluster.Kubectl(e.Context(), "logs", pod.Name, "-c", "greedy"); err != nil || log != "" {
+		e.Errorf("its shell says %q (%v)", log, err)
+	}
+	e.remove(pod)
+}
+
+// killed ends both halves of the product with SIGKILL, and starts more processes than a pod may have.
+func killed(e *edge) {
+	pod := e.run("lasting", "echo running; exec sleep 1d", func(*v1.Pod) {})
+	requireUsable := func() {
+		e.Helper()
+		eventually(e.T, "its log", func() error {
+			if log, err := e.cluster.Kubectl(e.Context(), "logs", pod.Name); err != nil || log != "running\n" {
+				return fmt.Errorf("%q, %w", log, err)
+			}
+			return nil
+		})
+		if out, err := e.cluster.Kubectl(e.Context(), "exec", pod.Name, "--", "hostname"); err != nil || out != pod.Name+"\n" {
+			e.Errorf("exec: %q, %v", out, err)
+		}
+		e.requireSame(pod)
+	}
+	requireUsable()
+	before := e.on("systemctl show --property=MainPID --value tombolo-host")
+	e.on("systemctl kill --signal=KILL tombolo-host")
+	eventually(e.T, "systemd starts tombolo host again", func() error {
+		out := e.on("systemctl show --property=MainPID --value tombolo-host; systemctl is-active tombolo-host || true")
+		if pid, state, _ := strings.Cut(out, "\n"); pid == before || pid == "0" || state != "active" {
+			return fmt.Errorf("it is %s with pid %s, was %s", state, pid, before)
+		}
+		return nil
+	})
+	requireUsable()
+
+	must(e.T, e.node.Kill())
+	e.startNode()
+	requireUsable()
+
+	// The shell gives up when it cannot fork any more.
+	script := fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 1d < /dev/null > /dev/null 2>&1 & i=$((i+1)); done", 2*podPIDs)
+	if out, err := e.cluster.Kubectl(e.Context(), "exec", pod.Name, "--", "sh", "-c", script); err == nil || !strings.Contains(err.Error(), "fork") {
+		e.Errorf("it started %d processes: %q, %v", 2*podPIDs, out, err)
+	}
+	if out := e.on("cat " + podSlice(pod) + "/pids.events"); !strings.HasPrefix(out, "max ") || out == "max 0" {
+		e.Errorf("the kernel refused it no process: %s", out)
+	}
+	e.requireSame(pod)
+}
+
+// nothingLeft looks for what pods were made of once all are gone.
+func nothingLeft(e *edge) {
+	list, err := e.cluster.Client().CoreV1().Pods(v1.NamespaceDefault).List(e.Context(), metav1.ListOptions{})
+	must(e.T, err)
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp == nil {
+			e.remove(&list.Items[i])
+		}
+	}
+	for what, script := range map[string]string{
+		"control groups": "find /sys/fs/cgroup -name '*kubepods*pod*.slice' -o -name 'cri-containerd-*'",
+		"units":          "systemctl list-units --all --no-legend --plain '*kubepods*pod*.slice' 'cri-containerd-*'",
+		"directories":    "ls /var/lib/tombolo/pods",
+		"sandboxes":      "crictl pods --quiet",
+		"containers":     "crictl ps --all --quiet",
+	} {
+		eventually(e.T, "the end of the "+what+" of pods", func() error {
+			if left := e.on(script); left != "" {
+				return fmt.Errorf("left: %s", left)
+			}
+			return nil
+		})
+	}
+}
