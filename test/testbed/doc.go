@@ -16,7 +16,8 @@
 //
 // A host is a set of network, mount, cgroup and UTS namespaces held by one sleeping process. It has its own /run, its own
 // changes to /etc and /var, and a cgroup that looks like the root from inside. So two hosts, or two testbeds, may use the
-// same paths, and what a program does to its host can be seen in one place.
+// same paths, and what a program does to its host can be seen in one place. A [Port] is a place beside them for a machine of
+// another kind.
 //
 // # Leaving nothing behind
 //
