@@ -51,8 +51,8 @@ func imageKey(suite, arch string) string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// buildTimeout bounds the making of an image. It takes two minutes on an idle machine.
-const buildTimeout = 20 * time.Minute
+// buildTimeout bounds the making of an image. It takes two or three minutes on an idle machine.
+const buildTimeout = 30 * time.Minute
 
 // provideImage returns the image in the cache folder and makes it unless it is there. Each step is a line in log.
 func provideImage(ctx context.Context, cache string, log io.Writer) (image, error) {
