@@ -198,30 +198,35 @@ func (e *edge) requireSame(pod *v1.Pod) {
 	}
 }
 
-// outOfMemory tells a kill for want of memory, which takes the whole container, from an exit that looks like one.
+// outOfMemory tells a kill for want of memory, which takes the whole container, from an exit that looks like one. systemd may
+// remove the group before the runtime has seen the mark in it: the next start is another try.
 func outOfMemory(e *edge) {
 	want := map[string]string{"greedy": "OOMKilled", "other": "Error"}
 	pod := e.start("ends", "tail /dev/zero; echo lived on; exec sleep 1d", func(p *v1.Pod) {
-		p.Spec.RestartPolicy = v1.RestartPolicyNever
+		p.Spec.RestartPolicy = v1.RestartPolicyOnFailure
 		c := &p.Spec.Containers[0]
 		c.Name, c.Resources = "greedy", v1.ResourceRequirements{Requests: amounts("50m", "32Mi"), Limits: amounts("1", "32Mi")}
 		other := *c
 		other.Name, other.Command = "other", []string{"sh", "-c", "exit 137"}
 		p.Spec.Containers = append(p.Spec.Containers, other)
 	})
-	pod = e.await(pod, "has failed", func(p *v1.Pod) error {
-		if p.Status.Phase != v1.PodFailed {
-			return fmt.Errorf("it is %s, with containers %+v", p.Status.Phase, p.Status.ContainerStatuses)
+	e.await(pod, "says how its containers ended", func(p *v1.Pod) error {
+		if len(p.Status.ContainerStatuses) != len(want) {
+			return fmt.Errorf("containers %+v", p.Status.ContainerStatuses)
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			end := c.State.Terminated
+			if end == nil {
+				end = c.LastTerminationState.Terminated
+			}
+			if end == nil || end.ExitCode != 137 || end.Reason != want[c.Name] {
+				return fmt.Errorf("container %s ended with %+v after %d restarts", c.Name, end, c.RestartCount)
+			}
 		}
 		return nil
 	})
-	for _, c := range pod.Status.ContainerStatuses {
-		if end := c.State.Terminated; end.Reason != want[c.Name] || end.ExitCode != 137 {
-			e.Errorf("%s ended with %d, %s; want %s", c.Name, end.ExitCode, end.Reason, want[c.Name])
-		}
-	}
-	if log, err := e.cluster.Kubectl(e.Context(), "logs", pod.Name, "-c", "greedy"); err != nil || log != "" {
-		e.Errorf("its shell says %q (%v)", log, err)
+	if log, _ := e.cluster.Kubectl(e.Context(), "logs", pod.Name, "-c", "greedy"); strings.Contains(log, "lived on") {
+		e.Errorf("only a part of it was killed: %q", log)
 	}
 	e.remove(pod)
 }
