@@ -57,7 +57,7 @@ type requests struct {
 	mu     sync.Mutex
 	report func(kind, reason, message string)
 	client certificatesclient.CertificateSigningRequestInterface // that asked last, nil before
-	key    crypto.Signer                                         // of the request under way
+	key    crypto.Signer                                         // of the request under way, or of the next one
 	name   string                                                // of the request under way, "" if there is none
 	uid    types.UID
 	// refusedAt is when a denial was seen.
@@ -74,7 +74,7 @@ func newRequests(prefix, what string, clk clock.WithTicker, logger *slog.Logger)
 	return &requests{prefix: prefix, what: what, clock: clk, logger: logger, state: errAsking}
 }
 
-// signer returns the key for the next request: that of the request under way if there is one. A certificate manager that
+// signer returns the key for the next request: the same one until there is a certificate for it. A certificate manager that
 // has waited for a while makes a new request, and an approval of the old one would be lost.
 func (r *requests) signer() (crypto.Signer, error) {
 	r.mu.Lock()
@@ -148,12 +148,12 @@ func (r *requests) create(ctx context.Context, client certificatesclient.Certifi
 	return made, nil
 }
 
-// drop forgets a request that will not be answered any more.
+// drop forgets a request that will not be answered any more. Its key is that of the next one, which is made with it at once.
 func (r *requests) drop(name string, refusedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.name == name {
-		r.name, r.key, r.refusedAt = "", nil, refusedAt
+		r.name, r.refusedAt = "", refusedAt
 	}
 }
 

@@ -111,8 +111,19 @@ func TestARequestThatIsGoneIsMadeAnew(t *testing.T) {
 	if err := a.api.CertificatesV1().CertificateSigningRequests().Delete(t.Context(), first, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if next, _ := a.mustAsk(); next == first {
+	next, key := a.mustAsk()
+	if next == first {
 		t.Errorf("still %s", next)
+	}
+	a.wantKept(next, key)
+}
+
+// wantKept says whether a request that nobody has answered yet is still the one, with the key that it was made with: a
+// certificate manager that gave up waiting comes with a key that it asked for anew.
+func (a *asker) wantKept(name string, key crypto.Signer) {
+	a.Helper()
+	if again, sameKey := a.mustAsk(); again != name || sameKey != key {
+		a.Errorf("asked as %s and then as %s (same key: %v): the certificate of the first would be of no use", name, again, sameKey == key)
 	}
 }
 
@@ -160,6 +171,7 @@ func TestAfterADenialNothingIsAskedForAWhile(t *testing.T) {
 			if waited := time.Since(begin); waited != refusedPause || next == first {
 				t.Errorf("%s: asked again as %s after %v, want another request after %v", condition, next, waited, refusedPause)
 			}
+			a.wantKept(next, nextKey)
 			if len(a.events) != 1 || !strings.Contains(a.events[0], "CertificateRefused") || !strings.Contains(a.events[0], "who are you") {
 				t.Errorf("%s: events %q, want one with the reason", condition, a.events)
 			}
