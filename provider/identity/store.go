@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"k8s.io/client-go/util/certificate"
@@ -19,8 +20,10 @@ import (
 
 // store is a certificate manager's store. It keeps the newest pair in memory, and below a directory if there is one.
 type store struct {
-	// files is nil when nothing is kept.
-	files certificate.Store
+	// files is nil when nothing is kept. Those of pairs are in dir, and their names begin with prefix.
+	files       certificate.Store
+	dir, prefix string
+	logger      *slog.Logger
 	// changed is called after each new pair.
 	changed func()
 
@@ -33,7 +36,7 @@ var _ certificate.Store = (*store)(nil)
 // openStore opens the store of pairs that are called prefix. A directory that cannot be written to is no error: pairs are
 // kept in memory then. Neither is a pair that cannot be read: a new one is asked for.
 func openStore(dir, prefix string, logger *slog.Logger, changed func()) *store {
-	s := &store{changed: changed}
+	s := &store{dir: dir, prefix: prefix, logger: logger, changed: changed}
 	if dir == "" {
 		return s
 	}
@@ -79,23 +82,42 @@ func (s *store) Current() (*tls.Certificate, error) {
 	return nil, &none
 }
 
-// Update takes a new pair.
-func (s *store) Update(certPEM, keyPEM []byte) (pair *tls.Certificate, err error) {
-	if s.files != nil {
-		pair, err = s.files.Update(certPEM, keyPEM)
-	} else {
-		var parsed tls.Certificate
-		parsed, err = tls.X509KeyPair(certPEM, keyPEM) // fills in Leaf
-		pair = &parsed
-	}
+// Update takes a new pair. One that cannot be written is kept in memory only: the node needs it all the same.
+func (s *store) Update(certPEM, keyPEM []byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(certPEM, keyPEM) // fills in Leaf
 	if err != nil {
-		return nil, fmt.Errorf("keeping the new certificate: %w", err)
+		return nil, fmt.Errorf("taking the new certificate: %w", err)
+	}
+	if s.files != nil {
+		if _, err := s.files.Update(certPEM, keyPEM); err != nil {
+			s.logger.Warn("The new certificate is kept in memory only: make room in the directory of --cert-dir, and see that it can be written to", "dir", s.dir, "error", err)
+		}
+		s.sweep()
 	}
 	s.mu.Lock()
-	s.pair = pair
+	s.pair = &pair
 	s.mu.Unlock()
 	s.changed()
-	return pair, nil
+	return &pair, nil
+}
+
+// sweep removes the pairs before the current one and what could not be written whole: keys that are of no use, and a cluster
+// may give a new one every few minutes.
+func (s *store) sweep() {
+	current, err := os.Readlink(filepath.Join(s.dir, s.prefix+"-current.pem"))
+	if err != nil {
+		return // nothing says which is the current one
+	}
+	entries, err := os.ReadDir(s.dir)
+	for _, entry := range entries {
+		old, _ := filepath.Match(s.prefix+"-????-??-??-??-??-??.pem", entry.Name())
+		if old && entry.Name() != filepath.Base(current) {
+			err = errors.Join(err, os.Remove(filepath.Join(s.dir, entry.Name())))
+		}
+	}
+	if err != nil {
+		s.logger.Warn("Former certificates and their keys stay in the directory of --cert-dir", "dir", s.dir, "error", err)
+	}
 }
 
 // get returns the pair, nil if there is none. It is shared and never changed.

@@ -152,3 +152,71 @@ func TestStoreReplacesWhatCannotBeRead(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// pairs are the files in a directory that have a pair.
+func pairs(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "client-2*.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestStoreKeepsNoFormerKeys(t *testing.T) {
+	dir := t.TempDir()
+	former, foreign := filepath.Join(dir, "client-2026-01-02-03-04-05.pem"), filepath.Join(dir, "serving-2026-01-02-03-04-05.pem")
+	for _, name := range []string{former, foreign} {
+		if err := os.WriteFile(name, []byte("a key"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log bytes.Buffer
+	cert, key := newAuthority(t).issue("a", time.Hour)
+	if _, err := open(dir, &log, func() {}).Update(cert, key); err != nil {
+		t.Fatal(err)
+	}
+	if names := pairs(t, dir); len(names) != 1 || names[0] == former {
+		t.Errorf("%q are there, want the newest pair alone", names)
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("what belongs to another store: %v", err)
+	}
+	if _, err := open(dir, &log, nil).Current(); err != nil || log.Len() > 0 {
+		t.Errorf("%v, log %s", err, log.String())
+	}
+}
+
+func TestStoreUsesAPairThatItCannotKeep(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	s := open(dir, &log, func() {})
+	a := newAuthority(t)
+	if _, err := s.Update(a.issue("before", time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	// The name that is to be renamed to the current one is taken, so that the pair cannot become the current one.
+	if err := os.WriteFile(filepath.Join(dir, "client-updated.pem"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Update(a.issue("after", time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if pair, err := s.Current(); err != nil || pair.Leaf.Subject.CommonName != "after" {
+		t.Errorf("%v, %v", pair, err)
+	}
+	if !bytes.Contains(log.Bytes(), []byte("kept in memory only")) {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func TestStoreRefusesAKeyOfAnotherCertificate(t *testing.T) {
+	var log bytes.Buffer
+	s := open(t.TempDir(), &log, func() { t.Error("told of a change") })
+	a := newAuthority(t)
+	cert, _ := a.issue("a", time.Hour)
+	_, key := a.issue("a", time.Hour)
+	if pair, err := s.Update(cert, key); err == nil {
+		t.Errorf("took %v", pair)
+	}
+}
