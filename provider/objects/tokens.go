@@ -26,6 +26,8 @@ import (
 const (
 	// defaultTokenSeconds is how long a token is good for by default, in the API and so in the kubelet.
 	defaultTokenSeconds = 3600
+	// maxTokenSeconds is the longest life that the API lets a pod ask for.
+	maxTokenSeconds = 1 << 32
 	// maxTokenAge is the age at which the kubelet renews a token, however long it is good for.
 	maxTokenAge = 24 * time.Hour
 	// maxTokenJitter is how much earlier than needed, at most, the kubelet renews a token.
@@ -150,17 +152,23 @@ func (t *tokens) request(ctx context.Context, k *token) error {
 		return apierr.Classify(err)
 	}
 	t.metrics.tokens.WithLabelValues("granted").Inc()
-	life := time.Duration(k.key.seconds) * time.Second
-	if seconds := got.Spec.ExpirationSeconds; seconds != nil && *seconds > 0 {
-		life = time.Duration(*seconds) * time.Second
+	seconds := k.key.seconds
+	if granted := got.Spec.ExpirationSeconds; granted != nil && *granted > 0 {
+		seconds = *granted
 	}
-	age := min(life*8/10, maxTokenAge)
+	life, age := lifeOf(seconds)
 	age -= min(t.jitter(maxTokenJitter), age/4)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k.value, k.pause = got.Status.Token, 0
 	k.expires, k.renewAt = began.Add(life), began.Add(age)
 	return nil
+}
+
+// lifeOf returns how long a token of so many seconds is good for, and at what age it is renewed at the latest.
+func lifeOf(seconds int64) (life, age time.Duration) {
+	life = time.Duration(min(seconds, maxTokenSeconds)) * time.Second
+	return life, min(life/10*8, maxTokenAge)
 }
 
 // run renews tokens when they are due, until ctx ends.

@@ -5,6 +5,7 @@ package objects
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,22 @@ func TestTokenIsRenewedInTimeAndItsPodTold(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestTokenOfAnyLifeIsRenewedNoSoonerThanNeeded(t *testing.T) {
+	for _, tc := range []struct {
+		seconds   int64
+		life, age time.Duration
+	}{
+		{600, 10 * time.Minute, 8 * time.Minute},
+		{7 * 86400, 7 * 24 * time.Hour, 24 * time.Hour},
+		{1 << 32, 1 << 32 * time.Second, 24 * time.Hour}, // the most that a pod may ask for
+		{math.MaxInt64, 1 << 32 * time.Second, 24 * time.Hour},
+	} {
+		if life, age := lifeOf(tc.seconds); life != tc.life || age != tc.age {
+			t.Errorf("%d seconds: good for %v and renewed after %v, want %v and %v", tc.seconds, life, age, tc.life, tc.age)
+		}
 	}
 }
 
