@@ -16,6 +16,9 @@ import (
 const (
 	// overdueTime is how late the kubelet lets a new certificate be before it says so.
 	overdueTime = 10 * time.Minute
+	// minCertificateAge is how long a certificate is used at least. The API sees to far more, by the signer's clock: one that
+	// differs from ours by more than a certificate's life must not lead to one request after the other.
+	minCertificateAge = time.Minute
 	// maxCertificateJitter is how much later than it could, at most, the kubelet asks for a new certificate.
 	maxCertificateJitter = 5 * time.Minute
 )
@@ -79,7 +82,7 @@ func (k *certificate) problem() error {
 }
 
 // take takes an answer over and says whether it is one. jitter returns a random duration below its argument.
-func (k *certificate) take(answer *certificatesv1.PodCertificateRequest, jitter func(time.Duration) time.Duration) bool {
+func (k *certificate) take(answer *certificatesv1.PodCertificateRequest, now time.Time, jitter func(time.Duration) time.Duration) bool {
 	name, s := k.asked.name.String(), answer.Status
 	for _, condition := range s.Conditions {
 		switch condition.Type {
@@ -94,6 +97,9 @@ func (k *certificate) take(answer *certificatesv1.PodCertificateRequest, jitter 
 			life := s.NotAfter.Sub(s.BeginRefreshAt.Time)
 			k.private, k.chain = k.asked.private, certificatesOnly(s.CertificateChain)
 			k.renewAt, k.notAfter = s.BeginRefreshAt.Add(jitter(min(maxCertificateJitter, max(1, life/4)))), s.NotAfter.Time
+			if soonest := now.Add(minCertificateAge); k.renewAt.Before(soonest) {
+				k.renewAt = soonest
+			}
 			k.overdue, k.expired = false, false
 		default:
 			continue

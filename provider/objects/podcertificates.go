@@ -216,7 +216,7 @@ func (c *podCertificates) saw(obj any) {
 	}
 	c.mu.Lock()
 	k := c.waiting(types.NamespacedName{Namespace: answer.Namespace, Name: answer.Name})
-	if k == nil || !k.take(answer, c.jitter) {
+	if k == nil || !k.take(answer, c.clock.Now(), c.jitter) {
 		c.mu.Unlock()
 		return
 	}

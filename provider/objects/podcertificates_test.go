@@ -260,6 +260,22 @@ func TestPodCertificateIsAskedForAgainAfterFailures(t *testing.T) {
 	})
 }
 
+func TestPodCertificateOfASignerWhoseClockIsFarBehindIsNotAskedForAllTheTime(t *testing.T) {
+	certified(t, func(t *testing.T, _ *api, s *signer, get func() string) {
+		get()
+		for n := range 3 {
+			s.answer(issued, "", -2*time.Hour, -time.Hour)
+			if got := s.requests(); got != n+1 {
+				t.Fatalf("%d requests at once, want %d", got, n+1)
+			}
+			time.Sleep(minCertificateAge)
+			if got := s.requests(); got != n+2 {
+				t.Fatalf("%d requests after %v, want %d", got, minCertificateAge, n+2)
+			}
+		}
+	})
+}
+
 func TestPodCertificateThatIsLateIsTold(t *testing.T) {
 	certified(t, func(t *testing.T, a *api, s *signer, get func() string) {
 		get()
