@@ -6,6 +6,7 @@ package pki
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -215,6 +216,32 @@ func TestStoreRefusesToReplaceFilesUnlessTold(t *testing.T) {
 	}
 	if after, _ := os.ReadFile(s.AuthorityFile()); cmp.Equal(before, after) {
 		t.Error("Init with overwrite kept the old authority")
+	}
+}
+
+func TestAKeyIsReplacedOnlyTogetherWithItsCertificate(t *testing.T) {
+	dir := t.TempDir()
+	s := NewStore(dir, true)
+	if _, err := s.Init("test", testLife); err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(dir, "ca.key")
+	before, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A directory cannot be replaced by a file.
+	if err := errors.Join(os.Remove(s.AuthorityFile()), os.Mkdir(s.AuthorityFile(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Init("test", testLife); err == nil || !strings.Contains(err.Error(), "ca.crt") {
+		t.Errorf("got %v", err)
+	}
+	if after, err := os.ReadFile(key); err != nil || !cmp.Equal(before, after) {
+		t.Errorf("the key of the former authority is lost (%v)", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }
 

@@ -92,7 +92,7 @@ func (s *Store) authority() (*Authority, error) {
 	return authority, nil
 }
 
-// write puts a pair into the store: both files or none.
+// write puts a pair into the store. Nothing is replaced before both files are written.
 func (s *Store) write(certName, keyName string, pair Pair) (*Files, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making directory %s: %w", s.dir, err)
@@ -105,34 +105,36 @@ func (s *Store) write(certName, keyName string, pair Pair) (*Files, error) {
 			}
 		}
 	}
-	if err := writeFile(files.KeyFile, pair.KeyPEM); err != nil {
+	key, err := prepareFile(files.KeyFile, pair.KeyPEM)
+	if err != nil {
 		return nil, err
 	}
-	if err := writeFile(files.CertFile, pair.CertificatePEM); err != nil {
-		return nil, errors.Join(err, os.Remove(files.KeyFile))
+	cert, err := prepareFile(files.CertFile, pair.CertificatePEM)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(key))
+	}
+	// The key comes last: a former one cannot be had again.
+	if err := os.Rename(cert, files.CertFile); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing %s: %w", files.CertFile, err), os.Remove(cert), os.Remove(key))
+	}
+	if err := os.Rename(key, files.KeyFile); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing %s: %w", files.KeyFile, err), os.Remove(key))
 	}
 	return files, nil
 }
 
-// writeFile replaces a file in one step. CreateTemp makes it with mode 0600.
-func writeFile(path string, data []byte) (err error) {
+// prepareFile writes what is to become a file in one step, and returns its name until then. CreateTemp makes it with mode 0600.
+func prepareFile(path string, data []byte) (name string, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return "", fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(tmp.Name()))
-		}
-	}()
-	if _, err = tmp.Write(data); err != nil {
-		return errors.Join(err, tmp.Close())
+	_, err = tmp.Write(data)
+	if err == nil {
+		err = tmp.Sync()
 	}
-	if err = tmp.Sync(); err != nil {
-		return errors.Join(err, tmp.Close())
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return "", errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(tmp.Name()))
 	}
-	if err = tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return tmp.Name(), nil
 }
