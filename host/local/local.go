@@ -17,7 +17,6 @@ import (
 	"github.com/containerd/errdefs"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/keymutex"
 
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/host/local/fileset"
@@ -26,11 +25,7 @@ import (
 // PodsDir is the directory of the pods' directories, below the root directory.
 const PodsDir = "pods"
 
-const (
-	podsDir = PodsDir
-	// podLocks is how many locks the pods share.
-	podLocks = 64
-)
+const podsDir = PodsDir
 
 // Modes of directories. They are set whatever the umask is.
 const (
@@ -97,9 +92,9 @@ type Host struct {
 	clock      clock.WithTicker
 	logger     *slog.Logger
 
-	pods     keymutex.KeyMutex // by UID: who changes the pod's directories
-	images   sync.Mutex        // who reads or changes image records
-	idRanges sync.Mutex        // who gives ids to a pod; taken after that pod's lock
+	pods     podLocks   // by UID: who changes the pod's directories
+	images   sync.Mutex // who reads or changes image records
+	idRanges sync.Mutex // who gives ids to a pod; taken after that pod's lock
 	// localVolumes is held by who looks whether another pod uses a directory; taken after that pod's lock.
 	localVolumes sync.Mutex
 	podCgroups   podCgroups
@@ -144,7 +139,6 @@ func prepare(o Options) (*Host, error) {
 		interfaces: o.Interfaces,
 		clock:      o.Clock,
 		logger:     o.Logger,
-		pods:       keymutex.NewHashed(podLocks),
 		podCgroups: podCgroups{open: o.Cgroups},
 		files:      fileset.New(o.Clock),
 		dialer:     &net.Dialer{},

@@ -218,13 +218,7 @@ func (h *Host) ListPods(context.Context) ([]types.UID, error) {
 }
 
 // lockPod holds up everyone else who would change the pod's directories until the result is called.
-func (h *Host) lockPod(uid types.UID) (unlock func()) {
-	h.pods.LockKey(string(uid))
-	return func() {
-		// The error of UnlockKey is for keys that were never locked.
-		_ = h.pods.UnlockKey(string(uid))
-	}
-}
+func (h *Host) lockPod(uid types.UID) (unlock func()) { return h.pods.lock(uid) }
 
 // ensureDir makes a directory with exactly that mode, or leaves it as it is.
 func ensureDir(root *os.Root, path string, mode fs.FileMode) error {
