@@ -18,7 +18,10 @@ import (
 
 const (
 	metricsHeaderTimeout = 5 * time.Second
-	metricsStopTimeout   = time.Second
+	// metricsTimeout is for one request, and metricsIdleTimeout for a connection without any: anybody may connect.
+	metricsTimeout     = 30 * time.Second
+	metricsIdleTimeout = 90 * time.Second
+	metricsStopTimeout = time.Second
 )
 
 // metricsServer serves /metrics, and checks if there are any, in the clear, so its address should be a loopback one or one that
@@ -37,7 +40,9 @@ func newMetricsServer(ctx context.Context, flag, address string, registry *prome
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return &metricsServer{listener: listener, mux: mux, server: &http.Server{Handler: mux, ReadHeaderTimeout: metricsHeaderTimeout}}, nil
+	return &metricsServer{listener: listener, mux: mux, server: &http.Server{
+		Handler: mux, ReadHeaderTimeout: metricsHeaderTimeout, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout, IdleTimeout: metricsIdleTimeout,
+	}}, nil
 }
 
 // handle serves a check: 200 if it is fine, else 503 with the reason. It is called before serve.

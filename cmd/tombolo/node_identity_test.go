@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -76,6 +77,22 @@ func TestChecksAnswerWithTheirReason(t *testing.T) {
 		response.Body.Close()
 		if err != nil || response.StatusCode != want.code || string(body) != want.body {
 			t.Errorf("%s: %d %q %v, want %d %q", path, response.StatusCode, body, err, want.code, want.body)
+		}
+	}
+}
+
+func TestWhoConnectsToTheMetricsAndIsSilentIsNotPutUpWithForEver(t *testing.T) {
+	server, err := newMetricsServer(t.Context(), "metrics-address", "127.0.0.1:0", prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.listener.Close()
+	s := server.server
+	for name, limit := range map[string]time.Duration{
+		"header": s.ReadHeaderTimeout, "request": s.ReadTimeout, "answer": s.WriteTimeout, "idle": s.IdleTimeout,
+	} {
+		if limit <= 0 || limit > 2*time.Minute {
+			t.Errorf("%s: %v", name, limit)
 		}
 	}
 }
