@@ -41,7 +41,7 @@ func (i Identity) read(ctx context.Context) (*credential, error) {
 	}
 	data, err := os.ReadFile(i.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the key: %w", err)
+		return nil, fmt.Errorf("reading the key of --host-ssh-key-file: %w", err)
 	}
 	signer, err := ssh.ParsePrivateKey(data)
 	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
@@ -66,7 +66,7 @@ func (i Identity) read(ctx context.Context) (*credential, error) {
 func certify(signer ssh.Signer, file string) (ssh.Signer, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate: %w", err)
+		return nil, fmt.Errorf("reading the certificate of --host-ssh-cert-file: %w", err)
 	}
 	public, _, _, _, err := ssh.ParseAuthorizedKey(data)
 	if err != nil {
@@ -86,7 +86,7 @@ func certify(signer ssh.Signer, file string) (ssh.Signer, error) {
 func (i Identity) ask(ctx context.Context) (*credential, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", i.AgentSocket)
 	if err != nil {
-		return nil, fmt.Errorf("asking the agent: %w", err)
+		return nil, fmt.Errorf("asking the agent of --host-ssh-agent: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c := &credential{source: "the agent at " + i.AgentSocket, close: func() {

@@ -86,7 +86,7 @@ func (a *attempt) start(ctx context.Context, program *binary, where place) (_ ne
 		_ = session.Close() // it has ended by itself
 		return nil, said.answer.word, nil
 	case Greeting(said.version) != Greeting(a.d.o.Version):
-		return nil, "", fmt.Errorf("the program for the host is tombolo %s and this is %s: put the same version into --host-ssh-binary-dir", said.version, a.d.o.Version)
+		return nil, "", fmt.Errorf("the program for the host is tombolo %s and this is %s: put the same version into --host-ssh-binary-dir", printable(said.version), a.d.o.Version)
 	}
 	c.waited.Go(func() {
 		c.end = session.Wait()

@@ -17,7 +17,7 @@ func explainLogin(err error, hop Address, identity *credential) error {
 	var algorithms *ssh.AlgorithmNegotiationError
 	switch text := err.Error(); {
 	case strings.Contains(text, "unable to authenticate"), strings.Contains(text, "Too many authentication failures"):
-		return fmt.Errorf("%s refused the %s: %s (%w)", hop, identity.describe(), identity.remedy(), err)
+		return loginError{fmt.Errorf("%s refused the %s: %s (%w)", hop, identity.describe(), identity.remedy(), err)}
 	case errors.As(err, &algorithms) && strings.Contains(text, "host key"):
 		return hostKeyError{fmt.Errorf("%s has no host key of a kind that it is known with: compare on the host with ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub (%w)", hop.HostPort(), err)}
 	case strings.HasSuffix(text, "EOF"), strings.Contains(text, "connection reset"):

@@ -115,7 +115,7 @@ func pinnedChecker(pinned []PinnedKey) checker {
 func knownChecker(files []string, address string) (checker, error) {
 	known, err := knownhosts.New(files...)
 	if err != nil {
-		return checker{}, fmt.Errorf("reading the known hosts: %w: %w", err, errdefs.ErrInvalidArgument)
+		return checker{}, fmt.Errorf("reading the known hosts of --host-ssh-known-hosts: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	// What files have of the host shows when it is asked for a key that they cannot have.
 	algorithms := certificateAlgorithms(files, address)

@@ -146,5 +146,5 @@ func uploaded(answers []answer, sending error, where place) error {
 
 func unsafe(dir string) error {
 	return fmt.Errorf("%s on the host belongs to another user, or others can write there, so that they could change the program: "+
-		"remove that, or choose a directory with --host-ssh-cache-dir", dir)
+		"remove that, or choose a directory with --host-ssh-cache-dir", printable(dir))
 }

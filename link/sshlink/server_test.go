@@ -21,6 +21,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/ssh"
@@ -365,6 +366,7 @@ func newDialer(t *testing.T, o Options) (*Dialer, *lines) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.patience.jitter = func(below time.Duration) time.Duration { return -4 * below } // tests put things right and try again at once
 	return d, log
 }
 

@@ -76,7 +76,8 @@ type Dialer struct {
 	// dial opens the connection to the first server.
 	dial func(ctx context.Context, address string) (net.Conn, error)
 
-	once sync.Mutex // held by who puts the program on the host
+	once     sync.Mutex // held by who puts the program on the host
+	patience *patience
 }
 
 // New checks the options and reads the files that they name. dial opens a TCP connection that is given up when its other end
@@ -97,7 +98,7 @@ func New(o Options, dial func(ctx context.Context, address string) (net.Conn, er
 	if o.CacheDir == "" {
 		o.CacheDir = DefaultCacheDir
 	}
-	d := &Dialer{o: o, limits: usualLimits, dial: dial, refused: prometheus.NewCounter(prometheus.CounterOpts{
+	d := &Dialer{o: o, limits: usualLimits, dial: dial, patience: newPatience(o.Clock), refused: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tombolo_node_host_keys_refused_total",
 		Help: "Host keys of SSH servers that were not accepted: unknown, changed or revoked ones.",
 	})}
@@ -140,10 +141,14 @@ func CheckCacheDir(dir string) error {
 }
 
 // Dial logs in, starts the program, which it puts on the host if need be, and returns when it serves. The caller owns the
-// connection.
+// connection. After a login or a host key that was refused it waits for a while before it tries again, up to a minute.
 func (d *Dialer) Dial(ctx context.Context) (net.Conn, error) {
+	if err := d.patience.wait(ctx); err != nil {
+		return nil, err
+	}
 	a := &attempt{d: d}
 	conn, err := a.run(ctx)
+	d.patience.note(err)
 	if err != nil {
 		a.abort()
 		_ = a.ended()

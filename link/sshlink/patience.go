@@ -1,0 +1,72 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sshlink
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// firstRefusalPause and maxRefusalPause are the pauses after the first and after many logins in a row that were refused.
+const firstRefusalPause, maxRefusalPause = 2 * time.Second, time.Minute
+
+// loginError is a login that a server refused.
+type loginError struct{ error }
+
+func (e loginError) Unwrap() error { return e.error }
+
+// patience keeps attempts apart that end with a refusal, by the server or by us. Each one is a line in the server's log, and
+// many servers shut out who fails often: then the right key would not help any more.
+type patience struct {
+	clock clock.Clock
+	// jitter returns a random duration below its argument.
+	jitter func(below time.Duration) time.Duration
+
+	mu    sync.Mutex
+	pause time.Duration // the last one, zero after an attempt that was not refused
+	until time.Time
+}
+
+func newPatience(c clock.Clock) *patience {
+	return &patience{clock: c, jitter: func(below time.Duration) time.Duration {
+		return rand.N(below) //nolint:gosec // it spreads load and protects nothing.
+	}}
+}
+
+// wait returns when the next attempt may be made. The error is that of ctx.
+func (p *patience) wait(ctx context.Context) error {
+	p.mu.Lock()
+	left := p.until.Sub(p.clock.Now())
+	p.mu.Unlock()
+	if left <= 0 {
+		return nil
+	}
+	timer := p.clock.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// note takes how an attempt ended.
+func (p *patience) note(err error) {
+	var login loginError
+	var key hostKeyError
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !errors.As(err, &login) && !errors.As(err, &key) {
+		p.pause, p.until = 0, time.Time{}
+		return
+	}
+	p.pause = min(max(2*p.pause, firstRefusalPause), maxRefusalPause)
+	p.until = p.clock.Now().Add(p.pause + p.jitter(p.pause/4))
+}

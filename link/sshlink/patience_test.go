@@ -1,0 +1,56 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sshlink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+func TestRefusedLoginsComeEverMoreRarely(t *testing.T) {
+	for name, refusal := range map[string]error{"login": loginError{errors.New("no")}, "host key": hostKeyError{errors.New("no")}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPatience(clock.RealClock{})
+				p.jitter = func(time.Duration) time.Duration { return 0 }
+				waited := func() time.Duration {
+					begin := time.Now()
+					if err := p.wait(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					return time.Since(begin)
+				}
+				for _, want := range []time.Duration{0, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
+					if got := waited(); got != want {
+						t.Errorf("waited %v, want %v", got, want)
+					}
+					p.note(fmt.Errorf("dialing: %w", refusal))
+				}
+				time.Sleep(time.Hour)
+				if got := waited(); got != 0 {
+					t.Errorf("waited %v after an hour", got)
+				}
+				for _, other := range []error{nil, errors.New("connection refused")} {
+					p.note(refusal)
+					p.note(other)
+					if got := waited(); got != 0 {
+						t.Errorf("waited %v after %v: it says that the host may be coming back", got, other)
+					}
+				}
+				p.note(refusal)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := p.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
