@@ -6,14 +6,18 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tombolo-dev/tombolo/test/chart"
@@ -56,6 +60,11 @@ func TestHelmRelease(t *testing.T) {
 		dinghy.sshUser = testbed.SSHUser
 		follow(t, quay, dinghy)
 	})
+	t.Run("reverse", func(t *testing.T) {
+		raft := e.newSite("raft")
+		raft.reverse = true
+		follow(t, quay, raft)
+	})
 }
 
 // follow installs a release whose pod runs on one site and makes the machine of another a node, changes it and removes it.
@@ -64,6 +73,9 @@ func follow(t *testing.T, from, to *site) {
 	must(t, to.startMachine(t.Context()))
 	k := on(t, to)
 	r := newRelease(t, from, to)
+	if to.reverse {
+		r.balance(to)
+	}
 
 	r.helm("install", append(r.Args(), "--wait", "--timeout", helmTimeout)...)
 	if condition, err := to.readyCondition(t.Context()); err != nil || condition.Status != v1.ConditionTrue {
@@ -182,12 +194,16 @@ nodes:
 func (s *site) linkValues(t *testing.T) (secret []string, values string) {
 	t.Helper()
 	if s.sshUser == "" {
+		link := "tls://" + s.linkAddress()
+		if s.reverse {
+			link = "reverse://" + s.name
+		}
 		return []string{
 				"--from-file=ca.crt=" + s.linkFile("ca.crt"), "--from-file=tls.crt=" + s.linkFile("node-"+s.name+".crt"),
 				"--from-file=tls.key=" + s.linkFile("node-"+s.name+".key"),
-			}, fmt.Sprintf(`    link: tls://%s
+			}, fmt.Sprintf(`    link: %s
     tls: {existingSecret: %s}
-`, s.linkAddress(), linkSecret)
+`, link, linkSecret)
 	}
 	known, err := os.ReadFile(s.ssh.KnownHosts)
 	must(t, err)
@@ -195,6 +211,70 @@ func (s *site) linkValues(t *testing.T) (secret []string, values string) {
     ssh: {existingSecret: %s, knownHosts: %q, sudo: true}
     extraArgs: [--host-ssh-cache-dir=%s, --host-containerd=%s, --root-dir=%s, --pod-logs-dir=%s]
 `, s.sshUser, s.host.Address(), linkSecret, known, s.cacheDir(), s.host.ContainerdSocket(), s.rootDir(), s.logsDir())
+}
+
+// balance stands for the load balancer of the Service to which the host of a reverse link connects: it forwards connections to
+// the Service's endpoint of the moment.
+func (r *release) balance(to *site) {
+	r.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(r.Context(), "tcp", to.listenAddress())
+	must(r.T, err)
+	var connections sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	r.Cleanup(func() {
+		cancel()
+		_ = listener.Close()
+		connections.Wait()
+	})
+	service := fmt.Sprintf("%s-tombolo-%s-link", r.Name, to.name)
+	connections.Go(func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() {
+				defer in.Close()
+				if out, err := r.dialService(ctx, service); err == nil {
+					pipe(ctx, in, out)
+				}
+			})
+		}
+	})
+}
+
+// dialService connects to an endpoint of a Service.
+func (r *release) dialService(ctx context.Context, service string) (net.Conn, error) {
+	list, err := r.env.cluster.Client().DiscoveryV1().EndpointSlices(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	if err != nil {
+		return nil, err
+	}
+	for _, slice := range list.Items {
+		for _, endpoint := range slice.Endpoints {
+			if terminating := endpoint.Conditions.Terminating; terminating == nil || !*terminating {
+				return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(endpoint.Addresses[0], fmt.Sprint(*slice.Ports[0].Port)))
+			}
+		}
+	}
+	return nil, errNotYet
+}
+
+// pipe copies both ways until either end closes, or ctx ends.
+func pipe(ctx context.Context, a, b net.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		_ = a.Close()
+		_ = b.Close()
+	})()
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{a, b}, {b, a}} {
+		both.Go(func() {
+			defer cancel()
+			_, _ = io.Copy(way[0], way[1])
+		})
+	}
+	both.Wait()
 }
 
 // nothingLeft says what of the release is in the cluster.
