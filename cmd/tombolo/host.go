@@ -265,7 +265,7 @@ func (o *hostOptions) serve(ctx context.Context, server *remote.Server, nodes *a
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if o.metricsAddress != "" {
-		metrics, err := newMetricsServer(ctx, "metrics-address", o.metricsAddress, registry)
+		metrics, err := newMetricsServer(ctx, o.metricsAddress, registry)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}

@@ -32,11 +32,11 @@ type metricsServer struct {
 	server   *http.Server
 }
 
-// newMetricsServer listens on the address that the flag gave.
-func newMetricsServer(ctx context.Context, flag, address string, registry *prometheus.Registry) (*metricsServer, error) {
+// newMetricsServer listens on the address of --metrics-address.
+func newMetricsServer(ctx context.Context, address string, registry *prometheus.Registry) (*metricsServer, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listening on --%s %s: %w", flag, address, err)
+		return nil, fmt.Errorf("listening on --metrics-address %s: %w", address, err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

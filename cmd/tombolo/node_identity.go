@@ -82,7 +82,7 @@ func (o *identityOptions) serveHealth(ctx context.Context, registry *prometheus.
 	if o.metricsAddress == "" {
 		return func() error { return nil }, nil
 	}
-	server, err := newMetricsServer(ctx, "metrics-address", o.metricsAddress, registry)
+	server, err := newMetricsServer(ctx, o.metricsAddress, registry)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func TestWhichIdentityIsOnlyForAsking(t *testing.T) {
 }
 
 func TestChecksAnswerWithTheirReason(t *testing.T) {
-	server, err := newMetricsServer(t.Context(), "metrics-address", "127.0.0.1:0", prometheus.NewRegistry())
+	server, err := newMetricsServer(t.Context(), "127.0.0.1:0", prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestChecksAnswerWithTheirReason(t *testing.T) {
 }
 
 func TestWhoConnectsToTheMetricsAndIsSilentIsNotPutUpWithForEver(t *testing.T) {
-	server, err := newMetricsServer(t.Context(), "metrics-address", "127.0.0.1:0", prometheus.NewRegistry())
+	server, err := newMetricsServer(t.Context(), "127.0.0.1:0", prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
