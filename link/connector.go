@@ -85,11 +85,8 @@ func NewConnector(o ConnectorOptions) (*Connector, error) {
 		return nil, err
 	}
 	c := &Connector{
-		o: o, serverName: serverName, dial: dialTCP, tracker: newTracker(o.Address, o.Clock, o.Logger),
+		o: o, serverName: serverName, dial: dialBy(o.Proxy), tracker: newTracker(o.Address, o.Clock, o.Logger),
 		free: make(chan struct{}, 1), backoff: pauses(),
-	}
-	if o.Proxy != nil {
-		c.dial = reverse.Through(o.Proxy, dialTCP)
 	}
 	c.metrics = newConnectorMetrics(o.Registerer, c)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -165,7 +162,7 @@ func (c *Connector) connect() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	secured := tls.Client(raw, c.o.Certificates.connectConfig(c.serverName))
+	secured := tls.Client(raw, c.o.Certificates.hostConfig(reverse.Protocol, c.serverName))
 	if err := c.introduce(ctx, secured); err != nil {
 		_ = raw.Close()
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
+	"github.com/tombolo-dev/tombolo/link/join"
 	"github.com/tombolo-dev/tombolo/link/reverse"
 	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
@@ -38,7 +39,9 @@ type Options struct {
 	SSH *sshlink.Options
 	// Listen is the address:port to which the host connects. Required for SchemeReverse.
 	Listen string
-	Clock  clock.PassiveClock
+	// Desk is for SchemeReverse, and lets hosts join at the same port. Default: none can.
+	Desk  *join.Desk
+	Clock clock.PassiveClock
 	// Logger is told when the link comes up or goes down. Default: none.
 	Logger *slog.Logger
 	// Registerer gets the counts of SchemeReverse. Default: none.

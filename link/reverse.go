@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/tombolo-dev/tombolo/link/join"
 	"github.com/tombolo-dev/tombolo/link/reverse"
 )
 
@@ -27,14 +29,19 @@ func newReverse(o Options, t *tracker) (*reverse.Acceptor, error) {
 	}
 	t.trying = "waiting for " + t.target
 	t.note(fmt.Errorf("the host has not connected to %s yet (tombolo host --connect)", listener.Addr()))
-	return reverse.Listen(reverse.Options{
-		Listener: listener, Name: o.Target.Address, TLS: o.Certificates.acceptConfig(), Explain: o.Certificates.explainHost,
+	options := reverse.Options{
+		Listener: listener, Name: o.Target.Address, TLS: o.Certificates.acceptConfig(o.Desk), Explain: o.Certificates.explainHost,
 		Refused: t.refused, Logger: o.Logger, Registerer: o.Registerer,
-	}), nil
+	}
+	if o.Desk != nil {
+		options.Check, options.Others = o.Desk.Check, map[string]func(context.Context, *tls.Conn){join.Protocol: o.Desk.Serve}
+	}
+	return reverse.Listen(options), nil
 }
 
-// acceptConfig is for the node's end of handshakes that hosts begin. A host's name is not looked at.
-func (c *Certificates) acceptConfig() *tls.Config {
+// acceptConfig is for the node's end of handshakes that hosts begin. A host's name is not looked at. With a desk, those that want to
+// join may do so without a certificate.
+func (c *Certificates) acceptConfig(desk *join.Desk) *tls.Config {
 	base := &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		NextProtos:             []string{reverse.Protocol},
@@ -42,49 +49,42 @@ func (c *Certificates) acceptConfig() *tls.Config {
 		SessionTicketsDisabled: true,
 	}
 	config := base.Clone()
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		id := c.current()
 		each := base.Clone()
 		each.Certificates = []tls.Certificate{id.certificate}
-		each.VerifyConnection = verifyAs(x509.ExtKeyUsageServerAuth, id.authorities)
+		each.VerifyConnection = reverse.VerifyPeer(reverse.Protocol, x509.ExtKeyUsageServerAuth, id.authorities)
+		if desk == nil || !slices.Contains(hello.SupportedProtos, join.Protocol) {
+			return each, nil
+		}
+		known, err := desk.Introduce(id.certificate)
+		if err != nil {
+			return nil, err
+		}
+		verify := reverse.VerifyPeer(join.Protocol, x509.ExtKeyUsageServerAuth, id.authorities)
+		each.NextProtos, each.ClientAuth, each.Certificates = []string{join.Protocol}, tls.RequestClientCert, []tls.Certificate{known}
+		each.VerifyConnection = func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return nil // it has a token, or gets nothing
+			}
+			return verify(state)
+		}
 		return each, nil
 	}
 	return config
 }
 
-// connectConfig is for the host's end of one handshake that it begins. The name is not that of a certificate, but lets what is
+// hostConfig is for the host's end of one handshake that it begins. The name is not that of a certificate, but lets what is
 // in between find the way.
-func (c *Certificates) connectConfig(serverName string) *tls.Config {
+func (c *Certificates) hostConfig(protocol, serverName string) *tls.Config {
 	id := c.current()
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		NextProtos:         []string{reverse.Protocol},
+		NextProtos:         []string{protocol},
 		ServerName:         serverName,
 		Certificates:       []tls.Certificate{id.certificate},
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies it, as one for calling
-		VerifyConnection:   verifyAs(x509.ExtKeyUsageClientAuth, id.authorities),
-	}
-}
-
-// verifyAs verifies the other end's certificate for a usage.
-func verifyAs(usage x509.ExtKeyUsage, authorities *x509.CertPool) func(tls.ConnectionState) error {
-	return func(state tls.ConnectionState) error {
-		if state.NegotiatedProtocol != reverse.Protocol {
-			return errors.New("the peer does not name the protocol of a reverse link")
-		}
-		chain := state.PeerCertificates
-		if len(chain) == 0 {
-			return errors.New("the peer shows no certificate")
-		}
-		intermediates := x509.NewCertPool()
-		for _, cert := range chain[1:] {
-			intermediates.AddCert(cert)
-		}
-		options := x509.VerifyOptions{Roots: authorities, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{usage}}
-		if _, err := chain[0].Verify(options); err != nil {
-			return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
-		}
-		return nil
+		VerifyConnection:   reverse.VerifyPeer(protocol, x509.ExtKeyUsageClientAuth, id.authorities),
 	}
 }
 

@@ -371,7 +371,7 @@ func TestPeersOfAnotherKindGetNothingFromANode(t *testing.T) {
 	}{
 		"no certificate":   {&tls.Config{NextProtos: []string{reverse.Protocol}}, "didn't provide a certificate"},
 		"another protocol": {&tls.Config{NextProtos: []string{"h2"}, Certificates: []tls.Certificate{certificate}}, "unsupported application protocols"},
-		"no protocol":      {&tls.Config{Certificates: []tls.Certificate{certificate}}, "does not name the protocol of a reverse link"},
+		"no protocol":      {&tls.Config{Certificates: []tls.Certificate{certificate}}, "does not name the protocol tombolo-link/1"},
 		"an old version":   {&tls.Config{NextProtos: []string{reverse.Protocol}, Certificates: []tls.Certificate{certificate}, MaxVersion: tls.VersionTLS12}, "unsupported versions"},
 		"a browser":        {nil, "plain HTTP"},
 	} {

@@ -121,7 +121,9 @@ func commands(text string) (out [][]string) {
 			continue
 		}
 		for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
-			line, _, _ = strings.Cut(line, " #")
+			if end := strings.IndexAny(line, "#<>|&;"); end >= 0 { // what the shell does with it
+				line = line[:end]
+			}
 			if words := strings.Fields(line); len(words) > 1 && words[0] == "tombolo" {
 				out = append(out, words[1:])
 			}

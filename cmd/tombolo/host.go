@@ -142,7 +142,8 @@ the given authority. It starts whether or not containerd is up, and keeps no sta
 when it stops.
 
 With --connect it listens on no port: it connects to its node itself, for machines behind NAT or a firewall that lets nothing
-in. One TCP connection carries everything. If it ends, another one is made, for as long as it takes.
+in. One TCP connection carries everything. If it ends, another one is made, for as long as it takes. Without --tls-cert-file
+and the like it uses the certificate of 'tombolo host join', and renews it.
 
 With --stdio it serves the one node that started it, over SSH, and ends with it.`,
 		Example: `  tombolo host --tls-cert-file host-edge-1.crt --tls-private-key-file host-edge-1.key --client-ca-file ca.crt
@@ -163,6 +164,7 @@ With --stdio it serves the one node that started it, over SSH, and ends with it.
 	}
 	o.addFlags(cmd.Flags())
 	p.takesFile(cmd, kindHost, o.validate)
+	cmd.AddCommand(newHostJoinCommand(p))
 	return cmd
 }
 
@@ -277,6 +279,9 @@ func (o *hostOptions) serve(ctx context.Context, server *remote.Server, nodes *a
 		begun.Info("connecting to the node")
 	} else {
 		begun.Info("serving nodes")
+	}
+	if nodes.keep != nil {
+		group.Go(func() error { nodes.keep(ctx); return nil })
 	}
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	err = group.Wait()

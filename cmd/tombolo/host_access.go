@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 
+	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"golang.org/x/net/http/httpproxy"
@@ -27,6 +28,8 @@ type access struct {
 	credentials credentials.TransportCredentials
 	// listen begins to yield connections.
 	listen func(context.Context) (net.Listener, error)
+	// keep is to run meanwhile, if it is not nil.
+	keep func(context.Context)
 }
 
 // access finds out how nodes get here, and reads what they and we are known by.
@@ -42,7 +45,7 @@ func (o *hostOptions) access(p *process, logger *slog.Logger, registry *promethe
 		return nil, fmt.Errorf("--tls-cert-file: %w", err)
 	}
 	if o.connect.address != "" {
-		return o.connect.access(p, certificates, logger, registry)
+		return o.connect.access(p, o, certificates, logger, registry)
 	}
 	return &access{
 		credentials: certificates.ServerCredentials(link.ServerOptions{Logger: logger, Registerer: registry}),
@@ -78,6 +81,9 @@ func (o *connectOptions) check(host *hostOptions) (problems []error) {
 	if err := link.CheckConnect(o.address); err != nil {
 		problems = append(problems, fmt.Errorf("--connect %w", err))
 	}
+	if host.files.CAFile == "" && host.files.CertFile == "" && host.files.KeyFile == "" {
+		problems = append(problems, host.useJoined()...)
+	}
 	if host.listen != defaultHostListen {
 		problems = append(problems, errors.New("--listen is for a host that nodes connect to, and --connect is given: leave one of them out"))
 	}
@@ -89,8 +95,18 @@ func (o *connectOptions) check(host *hostOptions) (problems []error) {
 	return problems
 }
 
+// useJoined takes the files that tombolo host join wrote.
+func (o *hostOptions) useJoined() []error {
+	joined := joinedFiles(o.rootDir)
+	if _, err := joined.Leaf(); errdefs.IsNotFound(err) {
+		return []error{fmt.Errorf("--connect needs a certificate, and %w: run tombolo host join first", err)}
+	}
+	o.files.CAFile, o.files.CertFile, o.files.KeyFile = joined.Authority(), joined.Certificate(), joined.Key()
+	return nil
+}
+
 // access makes connections to the node.
-func (o *connectOptions) access(p *process, certificates *link.Certificates, logger *slog.Logger, registry *prometheus.Registry) (*access, error) {
+func (o *connectOptions) access(p *process, host *hostOptions, certificates *link.Certificates, logger *slog.Logger, registry *prometheus.Registry) (*access, error) {
 	proxy, err := o.proxyURL(p.lookupEnv)
 	if err != nil {
 		return nil, err
@@ -104,7 +120,11 @@ func (o *connectOptions) access(p *process, certificates *link.Certificates, log
 	if err != nil {
 		return nil, err
 	}
-	return &access{listen: func(context.Context) (net.Listener, error) { return connector, nil }}, nil
+	nodes := &access{listen: func(context.Context) (net.Listener, error) { return connector, nil }}
+	if files := joinedFiles(host.rootDir); host.files.CertFile == files.Certificate() {
+		nodes.keep = o.keeper(p, files, certificates, proxy, logger).Run
+	}
+	return nodes, nil
 }
 
 // proxyURL is where the proxy is, nil if there is none on the way to the node.

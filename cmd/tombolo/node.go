@@ -105,7 +105,8 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 // hostOptions say how the host is reached.
 func (o *nodeOptions) hostOptions(p *process, ssh hostconn.SSH, logger *slog.Logger) hostconn.Options {
 	return hostconn.Options{
-		Target: o.host, Files: o.hostFiles, ServerName: o.serverName, Listen: o.hostListen, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
+		Target: o.host, Files: o.hostFiles, ServerName: o.serverName, Listen: o.hostListen,
+		Join: hostconn.Join{Dir: o.join.dir, Validity: o.join.validity}, RootDir: o.rootDir, PodLogsDir: o.podLogsDir,
 		SSH: ssh, Version: buildVersion(), Clock: p.clock, Logger: logger,
 	}
 }

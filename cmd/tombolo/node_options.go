@@ -51,6 +51,7 @@ type nodeOptions struct {
 	hostFiles  link.Files
 	serverName string
 	hostListen string
+	join       joinOptions
 	ssh        sshOptions
 	rootDir    string
 	podLogsDir string
@@ -94,6 +95,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	o.hostFiles.Names = link.FileNames{CA: "--host-ca-file", Cert: "--host-cert-file", Key: "--host-key-file"}
 	fs.StringVar(&o.serverName, "host-server-name", "", "name in the host's certificate, if it is not the one in --host (tls://)")
 	fs.StringVar(&o.hostListen, "listen", defaultHostListen, "address and port to which the host connects (reverse://)")
+	o.join.addFlags(fs)
 	fs.StringVar(&o.rootDir, "root-dir", defaultRootDir, "directory for everything that is kept on the host (unix://, ssh://)")
 	fs.StringVar(&o.podLogsDir, "pod-logs-dir", defaultPodLogsDir, "directory of the pods' log directories on the host (unix://, ssh://)")
 	o.ssh.addFlags(fs)
@@ -210,7 +212,8 @@ func (o *nodeOptions) unusedHostFlags(scheme string) (problems []error) {
 	}{
 		{"host-ca-file", withCertificates, o.hostFiles.CAFile != ""}, {"host-cert-file", withCertificates, o.hostFiles.CertFile != ""},
 		{"host-key-file", withCertificates, o.hostFiles.KeyFile != ""}, {"host-server-name", "tls://", o.serverName != ""},
-		{"listen", "reverse://", o.hostListen != defaultHostListen},
+		{"listen", "reverse://", o.hostListen != defaultHostListen}, {"join-dir", "reverse://", o.join.dir != ""},
+		{"join-validity", "reverse://", o.join.validity != defaultJoinValidity},
 	} {
 		if flag.given && !strings.Contains(flag.links, scheme+"://") {
 			problems = append(problems, fmt.Errorf("--%s is for a host behind %s, and --host is %s: leave it out", flag.name, flag.links, o.host))
@@ -223,6 +226,9 @@ func (o *nodeOptions) unusedHostFlags(scheme string) (problems []error) {
 func (o *nodeOptions) checkLinkFiles() (problems []error) {
 	if !isListenAddress(o.hostListen) {
 		problems = append(problems, fmt.Errorf("--listen %q: give address:port or :port, with a port up to 65535", o.hostListen))
+	}
+	if o.join.dir != "" {
+		return append(problems, o.join.check(o.hostFiles)...)
 	}
 	for _, file := range []struct{ flag, value, remedy string }{
 		{"host-ca-file", o.hostFiles.CAFile, "it is ca.crt of: tombolo pki init"},

@@ -57,6 +57,7 @@ var subcommands = []func(*process) *cobra.Command{
 	newHostCommand,
 	newCheckCommand,
 	newPKICommand,
+	newTokenCommand,
 	newConfigCommand,
 	newCompletionCommand,
 	newVersionCommand,
@@ -103,7 +104,8 @@ func newRootCommand(p *process) *cobra.Command {
 		Long: `Tombolo makes a machine that runs nothing but containerd a node of a Kubernetes cluster.
 
 'tombolo host' runs on the machine beside containerd, 'tombolo node' runs wherever the Kubernetes API can be reached, and
-'tombolo pki' makes the certificates with which the two know each other.
+'tombolo pki' makes the certificates with which the two know each other. 'tombolo token' makes tokens by which a host that connects to
+its node gets one.
 
 Every flag can also be set by an environment variable: TOMBOLO_ and the flag's name in capitals with '_' for '-'. 'tombolo node'
 and 'tombolo host' read a file of settings, too (--config). Flags win over the environment, and that over the file.

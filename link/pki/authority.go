@@ -113,6 +113,14 @@ func (a *Authority) Pair() Pair { return a.pair }
 // IssueHost makes the certificate of a host. It is good for serving only, under the host's name and at the given DNS
 // names and IP addresses.
 func (a *Authority) IssueHost(name string, addresses []string, life Lifetime) (*Pair, error) {
+	template, err := hostTemplate(name, addresses, life)
+	if err != nil {
+		return nil, err
+	}
+	return a.issue(template)
+}
+
+func hostTemplate(name string, addresses []string, life Lifetime) (*x509.Certificate, error) {
 	if err := checkName("host", name); err != nil {
 		return nil, err
 	}
@@ -138,7 +146,7 @@ func (a *Authority) IssueHost(name string, addresses []string, life Lifetime) (*
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = dnsNames
 	template.IPAddresses = ips
-	return a.issue(template)
+	return template, nil
 }
 
 // IssueNode makes the certificate of a node, good for calling hosts only.
@@ -155,10 +163,18 @@ func (a *Authority) IssueNode(name string, life Lifetime) (*Pair, error) {
 	return a.issue(template)
 }
 
-func (a *Authority) issue(template *x509.Certificate) (*Pair, error) {
+// outlives refuses what would be valid for longer than the authority.
+func (a *Authority) outlives(template *x509.Certificate) error {
 	if template.NotAfter.After(a.cert.NotAfter) {
-		return nil, fmt.Errorf("the certificate would be valid until %s, longer than its authority (%s); choose a shorter validity: %w",
+		return fmt.Errorf("the certificate would be valid until %s, longer than its authority (%s); choose a shorter validity: %w",
 			template.NotAfter.Format(time.RFC3339), a.cert.NotAfter.Format(time.RFC3339), errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+func (a *Authority) issue(template *x509.Certificate) (*Pair, error) {
+	if err := a.outlives(template); err != nil {
+		return nil, err
 	}
 	key, err := newKey()
 	if err != nil {
@@ -170,23 +186,32 @@ func (a *Authority) issue(template *x509.Certificate) (*Pair, error) {
 
 // sign makes a certificate from the template for key, signed by the parent's key.
 func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *Pair, error) {
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	cert, err := create(template, parent, &key.PublicKey, parentKey)
 	if err != nil {
-		return nil, nil, fmt.Errorf("signing the certificate of %q: %w", template.Subject.CommonName, err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading back the certificate of %q: %w", template.Subject.CommonName, err)
+		return nil, nil, err
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding the key of %q: %w", template.Subject.CommonName, err)
 	}
 	return cert, &Pair{
-		CertificatePEM: pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: der}),
+		CertificatePEM: EncodeCertificate(cert),
 		KeyPEM:         pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: keyDER}),
 		NotAfter:       cert.NotAfter,
 	}, nil
+}
+
+// create does the same without knowing the private key.
+func create(template, parent *x509.Certificate, key *ecdsa.PublicKey, parentKey *ecdsa.PrivateKey) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key, parentKey)
+	if err != nil {
+		return nil, fmt.Errorf("signing the certificate of %q: %w", template.Subject.CommonName, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("reading back the certificate of %q: %w", template.Subject.CommonName, err)
+	}
+	return cert, nil
 }
 
 func newKey() (*ecdsa.PrivateKey, error) {

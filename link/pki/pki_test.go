@@ -182,7 +182,7 @@ func TestStoreWritesPrivateFilesThatBelongTogether(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
-	a, err := s.authority()
+	a, err := s.Authority()
 	if err != nil {
 		t.Fatal(err)
 	}

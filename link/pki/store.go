@@ -62,7 +62,7 @@ func (s *Store) IssueNode(name string, life Lifetime) (*Files, error) {
 func (s *Store) AuthorityFile() string { return filepath.Join(s.dir, authorityCertFile) }
 
 func (s *Store) issue(prefix, name string, sign func(*Authority) (*Pair, error)) (*Files, error) {
-	authority, err := s.authority()
+	authority, err := s.Authority()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,8 @@ func (s *Store) issue(prefix, name string, sign func(*Authority) (*Pair, error))
 	return s.write(prefix+name+".crt", prefix+name+".key", *pair)
 }
 
-func (s *Store) authority() (*Authority, error) {
+// Authority reads the authority of the store. NotFound if there is none yet.
+func (s *Store) Authority() (*Authority, error) {
 	certPEM, err := os.ReadFile(s.AuthorityFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no authority in %s yet: %w", s.dir, errdefs.ErrNotFound)
@@ -121,6 +122,18 @@ func (s *Store) write(certName, keyName string, pair Pair) (*Files, error) {
 		return nil, errors.Join(fmt.Errorf("writing %s: %w", files.KeyFile, err), os.Remove(key))
 	}
 	return files, nil
+}
+
+// WriteFile replaces a file in one step. Its mode is 0600.
+func WriteFile(path string, data []byte) error {
+	tmp, err := prepareFile(path, data)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(tmp))
+	}
+	return nil
 }
 
 // prepareFile writes what is to become a file in one step, and returns its name until then. CreateTemp makes it with mode 0600.

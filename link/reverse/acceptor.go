@@ -6,6 +6,7 @@ package reverse
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 )
@@ -25,6 +27,8 @@ const (
 	maxHandshakes = 64
 	// acceptPause is for when nothing can be accepted, for instance because there are too many open files.
 	acceptPause = time.Second
+	// reviewPeriod is how often it is asked whether a certificate is still good.
+	reviewPeriod = 5 * time.Second
 )
 
 // Options say whose connections are taken.
@@ -35,6 +39,12 @@ type Options struct {
 	Name string
 	// TLS is for the server's end of a handshake. It must demand a certificate and verify all of it but the name.
 	TLS *tls.Config
+	// Check says whether a host's certificate is still good. It is asked for each connection and, while it is there, time and
+	// again; then only PermissionDenied ends it. Default: it is.
+	Check func(*x509.Certificate) error
+	// Others are what else may be spoken at the listener, by the protocol that both ends name in the handshake. They have the
+	// connection until they return, which they do soon and at the end of ctx. Default: nothing.
+	Others map[string]func(ctx context.Context, conn *tls.Conn)
 	// Explain says in an operator's words why a handshake failed. Default: what the error says.
 	Explain func(error) string
 	// Refused is told of a peer that is not welcome although it showed a certificate. Default: nobody.
@@ -84,6 +94,9 @@ func Listen(o Options) *Acceptor {
 		done: make(chan struct{}), cancel: cancel,
 	}
 	a.group.Go(func() { a.accept(ctx) })
+	if o.Check != nil {
+		a.group.Go(func() { a.review(ctx) })
+	}
 	return a
 }
 
@@ -139,7 +152,7 @@ func (a *Acceptor) accept(ctx context.Context) {
 		}
 		if err != nil {
 			a.o.Logger.Warn("cannot accept connections of the host", "address", a.Addr().String(), "error", err)
-			if !a.pause(ctx) {
+			if !a.pause(ctx, acceptPause) {
 				return
 			}
 			continue
@@ -158,8 +171,8 @@ func (a *Acceptor) accept(ctx context.Context) {
 }
 
 // pause says whether to go on.
-func (a *Acceptor) pause(ctx context.Context) bool {
-	timer := a.o.Clock.NewTimer(acceptPause)
+func (a *Acceptor) pause(ctx context.Context, how time.Duration) bool {
+	timer := a.o.Clock.NewTimer(how)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -178,6 +191,11 @@ func (a *Acceptor) receive(ctx context.Context, raw net.Conn) {
 	if err := secured.HandshakeContext(ctx); err != nil {
 		a.handshakeFailed(raw, err)
 		_ = raw.Close()
+		return
+	}
+	if other := a.o.Others[secured.ConnectionState().NegotiatedProtocol]; other != nil {
+		other(ctx, secured)
+		_ = secured.Close()
 		return
 	}
 	if !a.admit(secured) {
@@ -207,12 +225,13 @@ func (a *Acceptor) refuse(raw net.Conn, reason string, why error) {
 func (a *Acceptor) admit(secured *tls.Conn) bool {
 	cert := secured.ConnectionState().PeerCertificates[0]
 	c := &conn{Conn: secured, ended: a.forget}
-	old, err := a.take(c, claimOf(cert), checkName(cert, a.o.Name))
+	reason, err := a.judge(cert)
+	var old *conn
+	if err == nil {
+		reason = refusedTaken
+		old, err = a.take(c, claimOf(cert))
+	}
 	if err != nil {
-		reason := refusedName
-		if errors.Is(err, errTaken) {
-			reason = refusedTaken
-		}
 		a.refuse(secured, reason, err)
 		a.o.Refused(fmt.Errorf("%s was refused: %w", secured.RemoteAddr(), err))
 		_ = greet(secured, err)
@@ -221,7 +240,7 @@ func (a *Acceptor) admit(secured *tls.Conn) bool {
 	if old != nil {
 		a.metrics.takeovers.Inc()
 		a.o.Logger.Info("another connection of the host takes over", "peer", secured.RemoteAddr().String(), "former", old.RemoteAddr().String())
-		old.replace()
+		old.end(errReplaced)
 	}
 	if err := greet(secured, nil); err != nil {
 		_ = c.Close()
@@ -230,11 +249,35 @@ func (a *Acceptor) admit(secured *tls.Conn) bool {
 	return a.offer(c)
 }
 
-// take gives the name to a connection if it may have it, and returns the one that had it until now.
-func (a *Acceptor) take(c *conn, by claim, wrongName error) (old *conn, err error) {
-	if wrongName != nil {
-		return nil, wrongName
+// judge says whether a certificate is the host's, and still good.
+func (a *Acceptor) judge(cert *x509.Certificate) (reason string, err error) {
+	if err := checkName(cert, a.o.Name); err != nil {
+		return refusedName, err
 	}
+	if a.o.Check == nil {
+		return "", nil
+	}
+	return refusedRevoked, a.o.Check(cert)
+}
+
+// review ends the host's connection when its certificate is not good any more.
+func (a *Acceptor) review(ctx context.Context) {
+	for a.pause(ctx, reviewPeriod) {
+		a.mu.Lock()
+		c := a.current
+		a.mu.Unlock()
+		if c == nil {
+			continue
+		}
+		if err := a.o.Check(c.ConnectionState().PeerCertificates[0]); errdefs.IsPermissionDenied(err) {
+			a.refuse(c, refusedRevoked, err)
+			c.end(errRevoked)
+		}
+	}
+}
+
+// take gives the name to a connection if it may have it, and returns the one that had it until now.
+func (a *Acceptor) take(c *conn, by claim) (old *conn, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.holder.yield(by, a.current != nil); err != nil {

@@ -41,9 +41,6 @@ func (c claim) yield(to claim, connected bool) error {
 	return nil
 }
 
-// errName is why a host is refused that is another one.
-var errName = errors.New("the node is for another host")
-
 // checkName says whether a certificate is that of the host.
 func checkName(cert *x509.Certificate, name string) error {
 	if cert.VerifyHostname(name) == nil {
@@ -53,5 +50,5 @@ func checkName(cert *x509.Certificate, name string) error {
 	if len(has) == 0 {
 		has = []string{cert.Subject.CommonName}
 	}
-	return fmt.Errorf("%w: the node is for reverse://%s (--host), and the certificate of the host (--tls-cert-file) has the name %s", errName, name, strings.Join(has, ", "))
+	return fmt.Errorf("the node is for reverse://%s (--host), and the certificate of the host (--tls-cert-file) has the name %s", name, strings.Join(has, ", "))
 }

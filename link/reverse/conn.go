@@ -11,16 +11,19 @@ import (
 	"sync/atomic"
 )
 
-// errReplaced is why a connection ends when the host has made another one.
-var errReplaced = errors.New("the host has made another connection, which takes over")
+// Reasons for which this side ends a connection.
+var (
+	errReplaced = errors.New("the host has made another connection, which takes over")
+	errRevoked  = errors.New("the certificate of the host is not good any more")
+)
 
 // conn is a connection of the host.
 type conn struct {
 	*tls.Conn
 	// ended is called once, at the end.
-	ended    func(*conn)
-	once     sync.Once
-	replaced atomic.Bool
+	ended func(*conn)
+	once  sync.Once
+	cut   atomic.Pointer[error] // why this side ended it
 }
 
 var _ net.Conn = (*conn)(nil)
@@ -38,8 +41,8 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 func (c *conn) why(err error) error {
-	if err != nil && c.replaced.Load() {
-		return errReplaced
+	if why := c.cut.Load(); err != nil && why != nil {
+		return *why
 	}
 	return err
 }
@@ -50,9 +53,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// replace ends the connection in favour of another one, without a word to the other end: it may be half dead.
-func (c *conn) replace() {
-	c.replaced.Store(true)
+// end ends the connection without a word to the other end, which may be half dead or a stranger.
+func (c *conn) end(why error) {
+	c.cut.Store(&why)
 	c.once.Do(func() { c.ended(c) })
 	_ = c.NetConn().Close()
 }

@@ -10,6 +10,7 @@ const (
 	refusedHandshake = "handshake"
 	refusedName      = "name"
 	refusedTaken     = "taken"
+	refusedRevoked   = "revoked"
 	refusedBusy      = "busy"
 )
 
@@ -22,14 +23,14 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m := &metrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tombolo_node_host_connections_refused_total",
-			Help: "Connections of hosts that were not taken: the handshake failed, the name is another one, another host has the name, or too many are in their handshake. Peers that went away by themselves are excluded.",
+			Help: "Connections of hosts that were not taken: the handshake failed, the name is another one, another host has the name, the certificate is not good any more, or too many are in their handshake. Peers that went away by themselves are excluded.",
 		}, []string{"reason"}),
 		takeovers: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tombolo_node_host_takeovers_total",
 			Help: "Connections of the host that replaced one which this side believed alive. If it grows all the time, two machines have the same certificate.",
 		}),
 	}
-	for _, reason := range []string{refusedHandshake, refusedName, refusedTaken, refusedBusy} {
+	for _, reason := range []string{refusedHandshake, refusedName, refusedTaken, refusedRevoked, refusedBusy} {
 		m.refused.WithLabelValues(reason)
 	}
 	if registerer != nil {

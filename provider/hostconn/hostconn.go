@@ -34,6 +34,8 @@ type Options struct {
 	ServerName string
 	// Listen is for reverse://: the address:port to which the host connects.
 	Listen string
+	// Join is for reverse://, in place of Files: the node is its own authority, and hosts join by tokens.
+	Join Join
 
 	// SSH is for ssh://.
 	SSH SSH
@@ -99,6 +101,10 @@ const reverseTimeout = time.Hour
 
 // connectWithCertificates connects to a host process, or waits for it to connect.
 func connectWithCertificates(o Options, target link.Target) (*Connection, error) {
+	desk, err := o.openDesk(target)
+	if err != nil {
+		return nil, err
+	}
 	certificates, err := link.LoadCertificates(o.Files, o.Logger)
 	if err != nil {
 		return nil, err
@@ -107,7 +113,7 @@ func connectWithCertificates(o Options, target link.Target) (*Connection, error)
 		return nil, fmt.Errorf("--host-cert-file: %w", err)
 	}
 	to, err := link.New(link.Options{
-		Target: target, Certificates: certificates, ServerName: o.ServerName, Listen: o.Listen,
+		Target: target, Certificates: certificates, ServerName: o.ServerName, Listen: o.Listen, Desk: desk,
 		Clock: o.Clock, Logger: o.Logger, Registerer: o.Registerer,
 	})
 	if err != nil {

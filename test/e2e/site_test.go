@@ -43,6 +43,8 @@ type site struct {
 	// reverse sites have a host behind NAT, which connects to the port listen of tombolo node.
 	reverse bool
 	listen  int
+	// joins lets the host of such a site get its certificate by a token.
+	joins bool
 	// hostArgs and nodeArgs are further arguments of tombolo host and tombolo node.
 	hostArgs, nodeArgs []string
 	// hostRights is a command that runs tombolo host with less than all rights.
@@ -100,6 +102,14 @@ func (s *site) start(ctx context.Context) error {
 	}
 	if err := s.startNode(); err != nil {
 		return err
+	}
+	if s.joins {
+		if err := s.join(ctx); err != nil {
+			return err
+		}
+		if err := s.startHost(); err != nil {
+			return err
+		}
 	}
 	return s.awaitReady(ctx)
 }
@@ -161,6 +171,9 @@ func (s *site) prepareNode(ctx context.Context) error {
 		s.nodeCommand = append(append(s.nodeCommand, s.sshArgs()...), s.nodeArgs...)
 		return nil
 	}
+	if s.joins {
+		return s.prepareJoining()
+	}
 	asHost := []string{"pki", "host", "--dir", s.env.pki, "--name", s.name, "--address", s.host.Address().String()}
 	way := []string{"--host", "tls://" + s.linkAddress()}
 	if s.reverse {
@@ -221,10 +234,14 @@ func (s *site) startHost() (err error) {
 	if s.reverse {
 		way = []string{"--connect", s.listenAddress()}
 	}
+	known := []string{"--tls-cert-file", s.linkFile("host-" + s.name + ".crt"), "--tls-private-key-file", s.linkFile("host-" + s.name + ".key"),
+		"--client-ca-file", s.linkFile("ca.crt")}
+	if s.joins {
+		known = nil
+	}
 	s.hostProc, err = s.host.Run("tombolo-host", s.host.Command(context.Background(), command[0], slices.Concat(command[1:], []string{"host",
 		"--containerd", s.host.ContainerdSocket(), "--root", s.rootDir(), "--pod-logs-dir", s.logsDir(),
-		"--tls-cert-file", s.linkFile("host-" + s.name + ".crt"), "--tls-private-key-file", s.linkFile("host-" + s.name + ".key"),
-		"--client-ca-file", s.linkFile("ca.crt"), "-v=4"}, way, s.hostArgs)...))
+		"-v=4"}, known, way, s.hostArgs)...))
 	return err
 }
 

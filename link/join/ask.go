@@ -1,0 +1,132 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tombolo-dev/tombolo/link/pki"
+)
+
+// askTimeout bounds asking, from the connection to the answer.
+const askTimeout = 30 * time.Second
+
+// Dial opens a connection to the node that nothing has been said on yet.
+type Dial func(ctx context.Context) (net.Conn, error)
+
+// Identity is what a host has after it joined, in PEM.
+type Identity struct {
+	Authority, Certificate, Key []byte
+	// Name is that of the host, NotAfter the end of the certificate.
+	Name     string
+	NotAfter time.Time
+}
+
+// Ask joins with a token. The name is the one that the host expects to get; if it is empty, it takes the one it is given. The server
+// name lets what is in between find the way.
+func Ask(ctx context.Context, dial Dial, serverName string, token Token, name string) (*Identity, error) {
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, ServerName: serverName,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection believes the one authority that the token names
+		VerifyConnection:   func(state tls.ConnectionState) error { return verifyByHash(state, token) },
+	}
+	return ask(ctx, dial, config, name, question{TokenID: token.ID, Secret: token.secret[:]})
+}
+
+// Renew asks for another certificate with one that is still good. The configuration shows it, and verifies the node's.
+func Renew(ctx context.Context, dial Dial, config *tls.Config, name string) (*Identity, error) {
+	return ask(ctx, dial, config, name, question{})
+}
+
+// verifyByHash believes a node whose certificate, one for calling, comes from the authority that the token names.
+func verifyByHash(state tls.ConnectionState, token Token) error {
+	if state.NegotiatedProtocol != Protocol {
+		return errors.New("the other end is no node that can be joined: does it run with --join-dir?")
+	}
+	chain := state.PeerCertificates
+	for _, cert := range chain[1:] {
+		if !cert.IsCA || hashOf(cert) != token.authority {
+			continue
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(cert)
+		_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		return err
+	}
+	return errors.New("the other end is not the node that made the token, nothing was sent to it: compare the address; is somebody in between?")
+}
+
+// ask sends a question with a fresh key's request.
+func ask(ctx context.Context, dial Dial, config *tls.Config, name string, asked question) (*Identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	request, key, err := pki.NewRequest(name)
+	if err != nil {
+		return nil, err
+	}
+	asked.Request = request
+	raw, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+	secured := tls.Client(raw, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("securing the connection: %w", err)
+	}
+	if err := send(secured, asked); err != nil {
+		return nil, fmt.Errorf("asking the node: %w", errors.Join(ctx.Err(), err))
+	}
+	var said answer
+	if err := receive(secured, &said); err != nil {
+		return nil, fmt.Errorf("waiting for the node's answer: %w", errors.Join(ctx.Err(), err))
+	}
+	if said.Refusal != "" {
+		return nil, fmt.Errorf("the node refuses: %s", printable(said.Refusal))
+	}
+	return newIdentity(said, key, name)
+}
+
+// newIdentity checks that what the node gave belongs together.
+func newIdentity(said answer, key []byte, name string) (*Identity, error) {
+	if _, err := tls.X509KeyPair(said.Certificate, key); err != nil {
+		return nil, fmt.Errorf("the node's answer is of no use: %w", err)
+	}
+	block, _ := pem.Decode(said.Certificate)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("the node's answer is of no use: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(said.Authority) {
+		return nil, errors.New("the node's answer is of no use: it has no authority")
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+		return nil, fmt.Errorf("the node's answer is of no use: %w", err)
+	}
+	if name != "" && cert.Subject.CommonName != name {
+		return nil, fmt.Errorf("the node gave a certificate for %q and not for %q", cert.Subject.CommonName, name)
+	}
+	return &Identity{Authority: said.Authority, Certificate: said.Certificate, Key: key, Name: cert.Subject.CommonName, NotAfter: cert.NotAfter}, nil
+}
+
+// printable takes out what could confuse a terminal or a log.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}

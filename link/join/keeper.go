@@ -1,0 +1,94 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// minRenewPause is the least time between attempts to renew, retryPause the usual one after a failure. Both are made longer by
+	// up to half.
+	minRenewPause = 10 * time.Second
+	retryPause    = 2 * time.Minute
+	renewJitter   = 0.5
+)
+
+// KeeperOptions say how a host keeps its certificate good.
+type KeeperOptions struct {
+	Files Files
+	// Renew asks for another one for the name.
+	Renew func(ctx context.Context, name string) (*Identity, error)
+	Clock clock.Clock
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// Keeper renews the certificate of a host while it is good.
+type Keeper struct{ o KeeperOptions }
+
+// NewKeeper returns a keeper, which does nothing before Run.
+func NewKeeper(o KeeperOptions) *Keeper {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Keeper{o: o}
+}
+
+// Run renews in time until ctx ends. It disturbs no connection: new files are for the next one.
+func (k *Keeper) Run(ctx context.Context) {
+	pause := minRenewPause
+	for {
+		cert, err := k.o.Files.Leaf()
+		if err != nil {
+			k.o.Logger.Error("the host's certificate cannot be renewed", "error", err)
+			pause = retryPause
+		} else {
+			pause = max(pause, renewAt(cert).Sub(k.o.Clock.Now()))
+		}
+		timer := k.o.Clock.NewTimer(wait.Jitter(pause, jitterOf(pause)))
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		pause = minRenewPause
+		if cert != nil && !k.renew(ctx, cert) {
+			pause = retryPause
+		}
+	}
+}
+
+// jitterOf makes short pauses differ by up to half, and long ones by up to an hour: what is left of a certificate is longer.
+func jitterOf(pause time.Duration) float64 {
+	return min(renewJitter, float64(time.Hour)/float64(pause))
+}
+
+// renewAt is when a third of a certificate's time is left.
+func renewAt(cert *x509.Certificate) time.Time {
+	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
+}
+
+func (k *Keeper) renew(ctx context.Context, cert *x509.Certificate) bool {
+	id, err := k.o.Renew(ctx, cert.Subject.CommonName)
+	if err == nil {
+		err = k.o.Files.Write(id)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			k.o.Logger.Warn("the host's certificate was not renewed", "not_after", cert.NotAfter, "error", err,
+				"remedy", "if it was revoked or expires: tombolo host join with a new token")
+		}
+		return false
+	}
+	k.o.Logger.Info("the host's certificate was renewed", "not_after", id.NotAfter)
+	return true
+}

@@ -1,0 +1,103 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/link/pki"
+)
+
+// issued makes what a host gets at a time.
+func issued(t *testing.T, authority *pki.Authority, validity time.Duration) *Identity {
+	t.Helper()
+	requestPEM, key, err := pki.NewRequest("edge-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := pki.ParseRequest(requestPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := authority.SignHost("edge-1", asked, pki.Lifetime{From: time.Now(), Validity: validity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Identity{Authority: authority.Pair().CertificatePEM, Certificate: pki.EncodeCertificate(cert), Key: key, Name: "edge-1", NotAfter: cert.NotAfter}
+}
+
+func TestKeeperRenewsWhenAThirdIsLeftAndTriesAgainAfterAFailure(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		authority, err := pki.NewAuthority("test", pki.Lifetime{From: time.Now(), Validity: 1000 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := Files{Dir: dir}
+		const validity = 30 * time.Hour
+		if err := files.Write(issued(t, authority, validity)); err != nil {
+			t.Fatal(err)
+		}
+		var fail atomic.Bool
+		var mu sync.Mutex
+		var asked []time.Duration
+		times := func() []time.Duration { mu.Lock(); defer mu.Unlock(); return slices.Clone(asked) }
+		var log strings.Builder
+		begin := time.Now()
+		k := NewKeeper(KeeperOptions{Files: files, Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Renew: func(_ context.Context, name string) (*Identity, error) {
+				mu.Lock()
+				asked = append(asked, time.Since(begin))
+				mu.Unlock()
+				if name != "edge-1" {
+					t.Errorf("for %q", name)
+				}
+				if fail.Load() {
+					return nil, errors.New("away")
+				}
+				return issued(t, authority, validity), nil
+			}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { k.Run(ctx); close(done) }()
+		time.Sleep(25 * time.Hour)
+		synctest.Wait()
+		if got := times(); len(got) != 1 || got[0] < 19*time.Hour || got[0] > 22*time.Hour {
+			t.Fatalf("asked at %v", got)
+		}
+		leaf, err := files.Leaf()
+		if err != nil || leaf.NotAfter.Sub(begin) < 48*time.Hour {
+			t.Errorf("%v, %v", leaf.NotAfter, err)
+		}
+		fail.Store(true)
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if n := len(times()); n < 50 || n > 250 {
+			t.Errorf("asked %d times in the hours that were left", n)
+		}
+		cancel()
+		<-done
+		if !strings.Contains(log.String(), "was not renewed") || !strings.Contains(log.String(), "tombolo host join with a new token") {
+			t.Error(log.String())
+		}
+	})
+}
+
+func TestHostThatHasNotJoinedIsToldSo(t *testing.T) {
+	if _, err := (Files{Dir: t.TempDir()}).Leaf(); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "has not joined a node") {
+		t.Errorf("got %v", err)
+	}
+}
