@@ -15,7 +15,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 )
 
@@ -96,12 +98,16 @@ func (h *Host) EnsureTerminationLog(_ context.Context, uid types.UID, container 
 }
 
 // RemovePod removes the pod's control group, its directory and, if asked to, its log directories. Without being asked it removes only what
-// is empty of those: of a pod that never had a container nothing else would remind the node later.
+// is empty of those: of a pod that never had a container nothing else would remind the node later. A pod that runs is not
+// removed: it is another node's, to which this one does not see.
 func (h *Host) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
 	defer h.lockPod(uid)()
+	if err := h.requireEnded(ctx, uid); err != nil {
+		return err
+	}
 	if h.hooks.running(uid) {
 		return fmt.Errorf("a hook of pod %s is running: %w", uid, errdefs.ErrFailedPrecondition)
 	}
@@ -115,6 +121,38 @@ func (h *Host) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) er
 		return h.removePodLogs(uid, h.logs.RemoveAll)
 	}
 	return h.removePodLogs(uid, h.removeWithoutFiles)
+}
+
+// requireEnded fails if the pod has a directory and something of it runs, whichever node it is of.
+func (h *Host) requireEnded(ctx context.Context, uid types.UID) error {
+	if _, err := h.root.Lstat(podDir(uid)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	labels := map[string]string{cri.LabelPodUID: string(uid)}
+	sandboxes, err := h.runtime.SelectSandboxes(ctx, labels)
+	if err != nil {
+		return fmt.Errorf("looking whether pod %s runs: %w", uid, err)
+	}
+	for _, s := range sandboxes {
+		if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
+			return runs(uid, "sandbox "+s.GetId(), s.GetLabels())
+		}
+	}
+	containers, err := h.runtime.SelectContainers(ctx, labels)
+	if err != nil {
+		return fmt.Errorf("looking whether pod %s runs: %w", uid, err)
+	}
+	for _, c := range containers {
+		if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			return runs(uid, "container "+c.GetId(), c.GetLabels())
+		}
+	}
+	return nil
+}
+
+func runs(uid types.UID, what string, labels map[string]string) error {
+	return fmt.Errorf("pod %s is not removed: its %s runs, of node %q of cluster %q; give each node a machine, or a --root-dir, of its own: %w",
+		uid, what, labels[cri.LabelNode], labels[cri.LabelCluster], errdefs.ErrFailedPrecondition)
 }
 
 // removePodDir removes the pod's control group and then its directory, which is what reminds of the group: without it there is

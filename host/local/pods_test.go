@@ -16,7 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 )
 
@@ -265,6 +267,42 @@ func TestTerminationLogIsOnePerRestartAndKeepsWhatIsInIt(t *testing.T) {
 	}
 	if _, err := h.EnsureTerminationLog(t.Context(), testUID, "main", -1); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("negative restart count: %v", err)
+	}
+}
+
+// A second node of the same host sees none of the first one's sandboxes, but the directories of its pods.
+func TestRemovePodRefusesWhileThePodRuns(t *testing.T) {
+	h, runtime := newTestHost(t)
+	dir := filepath.Join(h.rootDir, "pods", testUID)
+	labels := map[string]string{cri.LabelPodUID: testUID, cri.LabelNode: "other"}
+	sandbox := &runtimeapi.PodSandbox{Id: "s", Labels: labels}
+	container := &runtimeapi.Container{Id: "c", Labels: labels, State: runtimeapi.ContainerState_CONTAINER_RUNNING}
+	for name, tc := range map[string]struct {
+		set  func(*fakeRuntime)
+		want string
+	}{
+		"sandbox":   {func(r *fakeRuntime) { r.sandboxes = []*runtimeapi.PodSandbox{sandbox} }, `its sandbox s runs, of node "other"`},
+		"container": {func(r *fakeRuntime) { r.sandboxes, r.containers = nil, []*runtimeapi.Container{container} }, `its container c runs, of node "other"`},
+		"unknown":   {func(r *fakeRuntime) { r.containers, r.err = nil, errdefs.ErrUnavailable }, "unavailable"},
+	} {
+		if err := h.EnsurePod(t.Context(), testPod, []string{"main"}); err != nil {
+			t.Fatal(err)
+		}
+		runtime.set(tc.set)
+		if err := h.RemovePod(t.Context(), testUID, true); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+		if _, err := os.Stat(dir); err != nil {
+			t.Errorf("%s: the directory of the pod is gone: %v", name, err)
+		}
+		runtime.set(func(r *fakeRuntime) { r.sandboxes, r.containers, r.err = nil, nil, nil })
+	}
+	sandbox.State, container.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY, runtimeapi.ContainerState_CONTAINER_EXITED
+	runtime.set(func(r *fakeRuntime) {
+		r.sandboxes, r.containers = []*runtimeapi.PodSandbox{sandbox}, []*runtimeapi.Container{container}
+	})
+	if err := h.RemovePod(t.Context(), testUID, true); err != nil {
+		t.Errorf("a pod that has ended: %v", err)
 	}
 }
 
