@@ -156,7 +156,7 @@ func everywhere(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.
 func newRelease(t *testing.T, from, to *site) *release {
 	t.Helper()
 	e := to.env
-	r := &release{T: t, env: e, Release: chart.Release{Chart: "../../charts/tombolo", Name: "shore", Namespace: "harbour-" + to.name}}
+	r := &release{T: t, env: e, Release: chart.Release{Chart: "../../charts/tombolo", Name: "voyage-" + to.name, Namespace: "harbour-" + to.name}}
 	_, err := e.cluster.Client().CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: r.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{})

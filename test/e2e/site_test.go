@@ -82,10 +82,14 @@ func (s *site) startFor(t *testing.T) {
 	must(t, s.start(t.Context()))
 }
 
-// closeAfter removes the site's host after the test.
+// closeAfter ends the site's node and removes its host after the test. Another host may get the address next, to which the node would
+// connect.
 func (s *site) closeAfter(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
+		if s.nodeProc != nil {
+			must(t, s.nodeProc.Kill())
+		}
 		if err := s.close(); err != nil {
 			t.Error(err)
 		}
