@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
+	"github.com/tombolo-dev/tombolo/link/join"
 	"github.com/tombolo-dev/tombolo/link/reverse"
 )
 
@@ -54,7 +55,7 @@ type ConnectorOptions struct {
 type Connector struct {
 	o          ConnectorOptions
 	serverName string
-	dial       reverse.Dialer
+	dial       join.Dial
 	tracker    *tracker
 	metrics    *connectorMetrics
 
@@ -71,7 +72,8 @@ var _ net.Listener = (*Connector)(nil)
 
 // NewConnector returns a connector. It does not connect: Accept does.
 func NewConnector(o ConnectorOptions) (*Connector, error) {
-	if err := CheckConnect(o.Address); err != nil {
+	serverName, dial, err := wayTo(o.Address, o.Proxy)
+	if err != nil {
 		return nil, err
 	}
 	if o.Clock == nil {
@@ -80,12 +82,8 @@ func NewConnector(o ConnectorOptions) (*Connector, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	serverName, _, err := net.SplitHostPort(o.Address)
-	if err != nil {
-		return nil, err
-	}
 	c := &Connector{
-		o: o, serverName: serverName, dial: dialBy(o.Proxy), tracker: newTracker(o.Address, o.Clock, o.Logger),
+		o: o, serverName: serverName, dial: dial, tracker: newTracker(o.Address, o.Clock, o.Logger),
 		free: make(chan struct{}, 1), backoff: pauses(),
 	}
 	c.metrics = newConnectorMetrics(o.Registerer, c)
@@ -158,7 +156,7 @@ func (c *Connector) release(begin time.Time) func() {
 func (c *Connector) connect() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, attemptTimeout)
 	defer cancel()
-	raw, err := c.dial(ctx, c.o.Address)
+	raw, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/tombolo-dev/tombolo/link/pki"
+	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
 // askTimeout bounds asking, from the connection to the answer.
@@ -93,7 +92,7 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, name string, asked 
 		return nil, fmt.Errorf("waiting for the node's answer: %w", errors.Join(ctx.Err(), err))
 	}
 	if said.Refusal != "" {
-		return nil, fmt.Errorf("the node refuses: %s", printable(said.Refusal))
+		return nil, fmt.Errorf("the node refuses: %s", safetext.Printable(said.Refusal))
 	}
 	return newIdentity(said, key, name)
 }
@@ -119,14 +118,4 @@ func newIdentity(said answer, key []byte, name string) (*Identity, error) {
 		return nil, fmt.Errorf("the node gave a certificate for %q and not for %q", cert.Subject.CommonName, name)
 	}
 	return &Identity{Authority: said.Authority, Certificate: said.Certificate, Key: key, Name: cert.Subject.CommonName, NotAfter: cert.NotAfter}, nil
-}
-
-// printable takes out what could confuse a terminal or a log.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }

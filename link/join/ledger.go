@@ -111,8 +111,9 @@ func (l *Ledger) begin(host string) error {
 
 // Files are those of the node: the authority's certificate, and the node's own with its key.
 func (l *Ledger) Files(host string) (authority, cert, key string) {
-	file := func(name string) string { return filepath.Join(l.dir, name) }
-	return file("ca.crt"), file("node-" + host + ".crt"), file("node-" + host + ".key")
+	store := pki.NewStore(l.dir, false)
+	files := store.NodeFiles(host)
+	return store.AuthorityFile(), files.CertFile, files.KeyFile
 }
 
 func (l *Ledger) authority() (*pki.Authority, error) { return pki.NewStore(l.dir, false).Authority() }

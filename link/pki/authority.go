@@ -190,13 +190,13 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 	if err != nil {
 		return nil, nil, err
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	keyPEM, err := encodeKey(key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encoding the key of %q: %w", template.Subject.CommonName, err)
+		return nil, nil, fmt.Errorf("certificate of %q: %w", template.Subject.CommonName, err)
 	}
 	return cert, &Pair{
 		CertificatePEM: EncodeCertificate(cert),
-		KeyPEM:         pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: keyDER}),
+		KeyPEM:         keyPEM,
 		NotAfter:       cert.NotAfter,
 	}, nil
 }
@@ -212,6 +212,14 @@ func create(template, parent *x509.Certificate, key *ecdsa.PublicKey, parentKey 
 		return nil, fmt.Errorf("reading back the certificate of %q: %w", template.Subject.CommonName, err)
 	}
 	return cert, nil
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der}), nil
 }
 
 func newKey() (*ecdsa.PrivateKey, error) {

@@ -28,11 +28,11 @@ func NewRequest(name string) (requestPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a certificate request: %w", err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	keyPEM, err = encodeKey(key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encoding a key: %w", err)
+		return nil, nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: keyDER}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), keyPEM, nil
 }
 
 // ParseRequest reads a request and proves that who made it has the key. An error is InvalidArgument.

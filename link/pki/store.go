@@ -19,6 +19,9 @@ const (
 	authorityKeyFile  = "ca.key"
 )
 
+// nodePrefix begins the names of a node's files.
+const nodePrefix = "node-"
+
 // Files are where a certificate and its key were written.
 type Files struct {
 	CertFile string
@@ -45,7 +48,7 @@ func (s *Store) Init(name string, life Lifetime) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.write(authorityCertFile, authorityKeyFile, authority.Pair())
+	return s.write(&Files{CertFile: s.AuthorityFile(), KeyFile: filepath.Join(s.dir, authorityKeyFile)}, authority.Pair())
 }
 
 // IssueHost makes the certificate of a host in the store.
@@ -55,7 +58,14 @@ func (s *Store) IssueHost(name string, addresses []string, life Lifetime) (*File
 
 // IssueNode makes the certificate of a node in the store.
 func (s *Store) IssueNode(name string, life Lifetime) (*Files, error) {
-	return s.issue("node-", name, func(a *Authority) (*Pair, error) { return a.IssueNode(name, life) })
+	return s.issue(nodePrefix, name, func(a *Authority) (*Pair, error) { return a.IssueNode(name, life) })
+}
+
+// NodeFiles are the files of a node in the store, whether or not they were made.
+func (s *Store) NodeFiles(name string) *Files { return s.files(nodePrefix + name) }
+
+func (s *Store) files(base string) *Files {
+	return &Files{CertFile: filepath.Join(s.dir, base+".crt"), KeyFile: filepath.Join(s.dir, base+".key")}
 }
 
 // AuthorityFile is the path of the authority's certificate, which every host and node needs a copy of.
@@ -70,7 +80,7 @@ func (s *Store) issue(prefix, name string, sign func(*Authority) (*Pair, error))
 	if err != nil {
 		return nil, err
 	}
-	return s.write(prefix+name+".crt", prefix+name+".key", *pair)
+	return s.write(s.files(prefix+name), *pair)
 }
 
 // Authority reads the authority of the store. NotFound if there is none yet.
@@ -94,11 +104,10 @@ func (s *Store) Authority() (*Authority, error) {
 }
 
 // write puts a pair into the store. Nothing is replaced before both files are written.
-func (s *Store) write(certName, keyName string, pair Pair) (*Files, error) {
+func (s *Store) write(files *Files, pair Pair) (*Files, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making directory %s: %w", s.dir, err)
 	}
-	files := &Files{CertFile: filepath.Join(s.dir, certName), KeyFile: filepath.Join(s.dir, keyName)}
 	if !s.overwrite {
 		for _, path := range []string{files.CertFile, files.KeyFile} {
 			if _, err := os.Lstat(path); err == nil {

@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
+
+	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
 // Protocol is what both ends of a link name as their application protocol (ALPN) in the handshake. After it the node speaks
@@ -27,21 +28,11 @@ const (
 func greet(w io.Writer, refusal error) error {
 	text := welcome
 	if refusal != nil {
-		text = refused + oneLine(refusal.Error())
+		text = refused + safetext.Printable(refusal.Error())
 	}
 	line := greetingPrefix + text
 	_, err := io.WriteString(w, line[:min(len(line), maxGreeting-1)]+"\n")
 	return err
-}
-
-// oneLine takes out what could end a line or confuse a terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // ReadGreeting reads what the node says first, and nothing beyond it. An error says why the host is not welcome, or what
@@ -68,7 +59,7 @@ func ReadGreeting(r io.Reader) error {
 		return fmt.Errorf("the other end does not speak as a node of this version does: %q", line.String()[:min(line.Len(), 100)])
 	}
 	if why, ok := strings.CutPrefix(text, refused); ok {
-		return fmt.Errorf("the node refuses this host: %s", oneLine(why))
+		return fmt.Errorf("the node refuses this host: %s", safetext.Printable(why))
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
 func TestGreetingSaysWhetherTheHostIsWelcomeAndNothingBeyondItIsRead(t *testing.T) {
@@ -29,7 +31,7 @@ func TestGreetingSaysWhetherTheHostIsWelcomeAndNothingBeyondItIsRead(t *testing.
 			t.Errorf("%d bytes", buf.Len())
 		}
 		err := ReadGreeting(&buf)
-		if err == nil || !strings.Contains(err.Error(), "refuses this host: "+oneLine(reason)[:9]) || strings.ContainsAny(err.Error(), "\n\x1b") || buf.Len() > 0 {
+		if err == nil || !strings.Contains(err.Error(), "refuses this host: "+safetext.Printable(reason)[:9]) || strings.ContainsAny(err.Error(), "\n\x1b") || buf.Len() > 0 {
 			t.Errorf("%q: %v, left: %q", reason, err, buf.String())
 		}
 	}

@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
 // explainLogin says why a login failed.
@@ -113,12 +114,7 @@ func remedyFor(text string, o Options) string {
 
 // printable is what a host wrote as one line that is safe to show, cut to a length that fits into a condition.
 func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+	text = safetext.Printable(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
 	const most = 600
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most]) + "..."
