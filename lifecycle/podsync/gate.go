@@ -16,7 +16,9 @@ const (
 	// DefaultParallelStarts is how many new pods are started at once on one host if nothing else is asked for. Measured with
 	// containerd, more at once make no pod of a burst ready earlier and most of them later.
 	DefaultParallelStarts = 8
-	// startBound is how long a start counts. One that takes longer goes on, but no longer in the way of others.
+	// startBound is how long a start counts for certain. One that takes longer goes on, but no longer in the way of others; and of those
+	// only one stops to count within that time. So one that hangs is in nobody's way, and where all take longer, because the host has
+	// more to do than it can, they do not all come on top of each other.
 	startBound = 15 * time.Second
 )
 
@@ -28,8 +30,9 @@ type gate struct {
 	size  int
 
 	mu sync.Mutex
-	// inside holds when each of those inside stops to count.
-	inside map[*turn]time.Time
+	// inside holds when each of those inside may stop to count, excused when the last one did that was still inside.
+	inside  map[*turn]time.Time
+	excused time.Time
 	// begun and fresh are those who wait, with and without a sandbox.
 	begun, fresh []*turn
 }
@@ -109,10 +112,9 @@ func (g *gate) admit() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	for t, until := range g.inside {
-		if !now.Before(until) {
-			delete(g.inside, t)
-		}
+	if oldest, until := g.oldest(); oldest != nil && !now.Before(until) {
+		delete(g.inside, oldest)
+		g.excused = now
 	}
 	for len(g.inside) < g.size {
 		var next *turn
@@ -133,15 +135,23 @@ func (g *gate) admit() {
 func (g *gate) nextBound() (bound <-chan time.Time, stop func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var next time.Time
-	for _, until := range g.inside {
-		if next.IsZero() || until.Before(next) {
-			next = until
-		}
-	}
-	if next.IsZero() {
+	oldest, until := g.oldest()
+	if oldest == nil {
 		return nil, func() {}
 	}
-	timer := g.clock.NewTimer(next.Sub(g.clock.Now()))
+	timer := g.clock.NewTimer(until.Sub(g.clock.Now()))
 	return timer.C(), func() { timer.Stop() }
+}
+
+// oldest is the one inside that is the next to stop to count, and when that is; nil if there is none.
+func (g *gate) oldest() (oldest *turn, until time.Time) {
+	for t, at := range g.inside {
+		if oldest == nil || at.Before(until) {
+			oldest, until = t, at
+		}
+	}
+	if soonest := g.excused.Add(startBound); until.Before(soonest) {
+		until = soonest
+	}
+	return oldest, until
 }

@@ -99,6 +99,18 @@ func TestGateDoesNotWaitForAStartThatHangs(t *testing.T) {
 	})
 }
 
+func TestGateLetsNotEverybodyInWhereAllStartsTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateTest(2)
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			g.start(t.Context(), g.gate.newTurn(), name, time.Minute)
+		}
+		g.wg.Wait()
+		slices.Sort(g.log[:2])
+		g.want(t, "a@0s", "b@0s", "c@15s", "d@30s", "e@45s", "f@1m0s")
+	})
+}
+
 func TestGateForgetsWhoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateTest(1)
