@@ -184,8 +184,18 @@ func (m *mirrors) reconcile(ctx context.Context, name types.NamespacedName) bool
 		return false
 	}
 	log.Info("Mirror pod deleted", "uid", mirror.UID)
+	m.returned(name, staticUID(mirror))
 	m.saw(mirror, false)
 	return static == nil
+}
+
+// returned forgets that a static pod went away: a mirror pod that is made from now on tells of its life since.
+func (m *mirrors) returned(name types.NamespacedName, uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if left := m.left[name]; left != nil && left.uid == uid {
+		delete(m.left, name)
+	}
 }
 
 // toldEnd says whether a mirror pod shows how its static pod ended, which has stopped, or had time enough for that.
@@ -214,6 +224,7 @@ func (m *mirrors) create(ctx context.Context, log *slog.Logger, static *v1.Pod) 
 	_, err := m.client.Pods(static.Namespace).Create(ctx, mirrorOf(static, node), metav1.CreateOptions{})
 	switch err = apierr.Classify(err); {
 	case err == nil:
+		m.returned(nameOf(static), static.UID)
 		log.Info("Mirror pod created", "static_uid", static.UID)
 		return true
 	case errdefs.IsAlreadyExists(err): // the watch will show it, or it is no mirror pod

@@ -473,8 +473,21 @@ func TestStaticPodThatComesBackGetsANewMirrorPodInPlaceOfTheOneThatShowsItsEnd(t
 		time.Sleep(2 * waitPeriod)
 		synctest.Wait()
 		w.show(lifecycle.PodRemoved, m)
-		if m := w.mirror(); m == nil || m.Status.Phase != "" {
-			t.Errorf("mirror pod %+v; want a new one", m)
+		m = w.mirror()
+		if m == nil || m.Status.Phase != "" {
+			t.Fatalf("mirror pod %+v; want a new one", m)
+		}
+		// It ends by itself, which its mirror pod goes on to show.
+		m.UID = "another-mirror"
+		m.Status.Phase = v1.PodSucceeded
+		w.show(lifecycle.PodAdded, m)
+		w.client.ClearActions()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, a := range w.client.Actions() {
+			if a.GetVerb() == "delete" {
+				t.Error("the mirror pod of a later end was deleted")
+			}
 		}
 	})
 }
