@@ -125,6 +125,7 @@ type assembly struct {
 func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn.Connection, listener net.Listener) (*assembly, error) {
 	n := &assembly{}
 	identity := cri.Identity{Cluster: o.ClusterID, Node: o.Name}
+	conn.Introduce(fmt.Sprintf("node %s of cluster %s", identity.Node, identity.Cluster))
 	runtime := cri.NewClient(conn.CRI, cri.ClientOptions{Identity: identity, Observer: cri.NewMetrics(o.Registry), Clock: o.Clock})
 	n.monitor = machine.New(machine.Options{
 		Target: conn.Target, Link: func() (time.Time, error) { state := conn.State(); return state.Since, state.Err },

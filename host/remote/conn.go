@@ -51,6 +51,8 @@ type ConnOptions struct {
 	// Down tells why the other end cannot be reached, nil while it can or that is not known. Calls fail at once with it instead
 	// of waiting for a connection that takes long to make. Default: they wait for the first attempt.
 	Down func() error
+	// Node says which node makes the calls, "" while that is not known. A host does as one node says. Default: nobody is told.
+	Node func() string
 	// ConnectTimeout bounds one attempt to connect. Default: 5 s.
 	ConnectTimeout time.Duration
 }
@@ -81,6 +83,7 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 		grpc.WithUnaryInterceptor(nameUnreachable(o.Name, o.Down)),
 		grpc.WithStreamInterceptor(nameUnreachableStream(o.Name, o.Down)),
 	}
+	options = append(options, introduce(o.Node)...)
 	if !o.Local {
 		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: keepaliveInterval, Timeout: keepaliveTimeout, PermitWithoutStream: true}))

@@ -24,11 +24,15 @@ type interceptor struct {
 	logger  *slog.Logger
 	clock   clock.PassiveClock
 	metrics *metrics
+	lead    *lead
 }
 
 func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 	defer i.observe(ctx, info.FullMethod)(&err)
 	defer i.recover(info.FullMethod, &err)
+	if err := i.lead.allow(ctx, info.FullMethod); err != nil {
+		return nil, err
+	}
 	if limit := unaryDeadline(info.FullMethod, req); limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
@@ -40,6 +44,9 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 func (i *interceptor) stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer i.observe(stream.Context(), info.FullMethod)(&err)
 	defer i.recover(info.FullMethod, &err)
+	if err := i.lead.allow(stream.Context(), info.FullMethod); err != nil {
+		return err
+	}
 	if limit := streamDeadline(info.FullMethod); limit > 0 {
 		ctx, cancel := context.WithTimeout(stream.Context(), limit)
 		defer cancel()

@@ -75,7 +75,7 @@ func NewServer(o ServerOptions) *Server {
 	if o.Credentials == nil {
 		o.Credentials = insecure.NewCredentials()
 	}
-	around := &interceptor{logger: o.Logger, clock: o.Clock, metrics: newMetrics(o.Registerer)}
+	around := &interceptor{logger: o.Logger, clock: o.Clock, metrics: newMetrics(o.Registerer), lead: &lead{clock: o.Clock, logger: o.Logger}}
 	s := &Server{
 		logger:  o.Logger,
 		relays:  &sync.WaitGroup{},

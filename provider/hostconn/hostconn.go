@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -70,6 +71,7 @@ type Connection struct {
 	Target string
 
 	link  *link.Link
+	node  *atomic.Pointer[string]
 	close func(context.Context) error
 }
 
@@ -131,6 +133,13 @@ func connectWithCertificates(o Options, target link.Target) (*Connection, error)
 func connectRemote(o Options, to *link.Link, options remote.ConnOptions) (*Connection, error) {
 	target := to.Target().String()
 	options.Name, options.Dial = "host "+target, to.Dial
+	var node atomic.Pointer[string]
+	options.Node = func() string {
+		if name := node.Load(); name != nil {
+			return *name
+		}
+		return ""
+	}
 	conn, err := remote.NewConn(options)
 	if err != nil {
 		to.Close()
@@ -140,6 +149,7 @@ func connectRemote(o Options, to *link.Link, options remote.ConnOptions) (*Conne
 		CRI:    conn,
 		Target: target,
 		link:   to,
+		node:   &node,
 		close:  func(context.Context) error { return conn.Close() },
 	}
 	machine := remote.NewClient(conn, remote.ClientOptions{Clock: o.Clock})
@@ -190,6 +200,14 @@ func connectLocal(o Options, target link.Target) (*Connection, error) {
 			return errors.Join(here.Close(ctx), conn.Close())
 		},
 	}, nil
+}
+
+// Introduce tells the host from now on which node it is that calls, in words. A host process does as one node says, and refuses another
+// one as long as that one calls. A host in this process has no other.
+func (c *Connection) Introduce(node string) {
+	if c.node != nil {
+		c.node.Store(&node)
+	}
 }
 
 // State is how the connection is doing.

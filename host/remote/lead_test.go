@@ -1,0 +1,97 @@
+// Copyright The Tombolo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/test/bufconn"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/tombolo-dev/tombolo/host"
+)
+
+// shared is a host that several nodes are led to.
+type shared struct {
+	listener *bufconn.Listener
+	clock    *clocktesting.FakePassiveClock
+	log      *strings.Builder
+}
+
+func share(t *testing.T) *shared {
+	t.Helper()
+	s := &shared{listener: bufconn.Listen(1 << 20), clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), log: &strings.Builder{}}
+	server := NewServer(ServerOptions{
+		Host: &fakeHost{facts: &host.Facts{}}, Runtime: nil, Clock: s.clock, Logger: slog.New(slog.NewTextHandler(s.log, nil)),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(ctx, s.listener) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return s
+}
+
+// node is a process that says who it is, "" for one that does not.
+func (s *shared) node(t *testing.T, name string) host.Host {
+	t.Helper()
+	conn, err := NewConn(ConnOptions{
+		Name: "host test", Node: func() string { return name },
+		Dial: func(ctx context.Context) (net.Conn, error) { return s.listener.DialContext(ctx) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return NewClient(conn, ClientOptions{})
+}
+
+func TestHostDoesAsOneNodeSaysAndTellsOthersWhichOne(t *testing.T) {
+	s := share(t)
+	first, again, second, looker := s.node(t, "node a of cluster 1"), s.node(t, "node a of cluster 1"), s.node(t, "node a of cluster 2"), s.node(t, "")
+	refused := func(by host.Host) {
+		t.Helper()
+		for range 3 {
+			err := by.SetCgroupTiers(t.Context(), 2)
+			if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "is led by node a of cluster 1, from ") || !strings.Contains(err.Error(), "and not by node a of cluster 2: stop one of the two") {
+				t.Errorf("a second node: %v", err)
+			}
+		}
+		if err := by.WatchPods(t.Context(), host.WatchRequest{}, func(host.PodsChanged) error { return nil }); !errdefs.IsUnavailable(err) {
+			t.Errorf("a stream of a second node: %v", err)
+		}
+		if _, err := by.Facts(t.Context()); !errdefs.IsUnavailable(err) {
+			t.Errorf("a second node would say that it is ready: %v", err)
+		}
+	}
+	leads := func(by host.Host) {
+		t.Helper()
+		if err := by.SetCgroupTiers(t.Context(), 2); err != nil {
+			t.Error(err)
+		}
+	}
+	leads(first)
+	refused(second)
+	leads(again) // another process of the same node, at once
+	s.clock.SetTime(s.clock.Now().Add(leadSilence - time.Second))
+	refused(second)
+	leads(first)
+	if _, err := looker.Facts(t.Context()); err != nil {
+		t.Errorf("who only looks: %v", err)
+	}
+	s.clock.SetTime(s.clock.Now().Add(leadSilence))
+	leads(second)
+	if err := first.SetCgroupTiers(t.Context(), 2); !errdefs.IsUnavailable(err) {
+		t.Errorf("the former one: %v", err)
+	}
+	if n := strings.Count(s.log.String(), "another node wants to lead this host"); n != 2 {
+		t.Errorf("%d lines tell of who was refused: %s", n, s.log)
+	}
+}
