@@ -10,21 +10,26 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/credentials"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/link/calmlog"
+	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
 // ServerOptions are what a server's credentials report to.
 type ServerOptions struct {
-	// Logger gets one line per connection, accepted or refused. Default: none.
+	// Logger gets one line for each connection that is accepted, and for those that are refused unless they are many. Default: none.
 	Logger *slog.Logger
 	// Registerer gets the count of refused connections and the end of our own certificate. Default: none.
 	Registerer prometheus.Registerer
 }
 
 // ServerCredentials returns the credentials of a gRPC server that speaks TLS 1.3 and demands a client certificate. A peer
-// that cannot show one gets no byte of an answer beyond the handshake, and leaves one line in the log that says why.
+// that cannot show one gets no byte of an answer beyond the handshake, and leaves a line in the log that says why, unless they are many.
 func (c *Certificates) ServerCredentials(o ServerOptions) credentials.TransportCredentials {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -32,6 +37,7 @@ func (c *Certificates) ServerCredentials(o ServerOptions) credentials.TransportC
 	return &serverCredentials{
 		TransportCredentials: credentials.NewTLS(c.serverConfig()),
 		logger:               o.Logger,
+		refused:              calmlog.New(o.Logger, clock.RealClock{}),
 		metrics:              newMetrics(o.Registerer, c),
 	}
 }
@@ -40,6 +46,7 @@ func (c *Certificates) ServerCredentials(o ServerOptions) credentials.TransportC
 type serverCredentials struct {
 	credentials.TransportCredentials
 	logger  *slog.Logger
+	refused *calmlog.Log
 	metrics *metrics
 }
 
@@ -50,13 +57,13 @@ func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 		s.logger.Info("connection accepted", "peer", raw.RemoteAddr().String(), "node", subject(info))
 		return secured, info, nil
 	}
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		// A load balancer or a port scan that connected and went away without a word was not refused.
 		s.logger.Debug("connection closed by the peer before the handshake", "peer", raw.RemoteAddr().String())
 		return nil, nil, err
 	}
 	s.metrics.refused.Inc()
-	s.logger.Warn("connection refused", "peer", raw.RemoteAddr().String(), "reason", refusal(err))
+	s.refused.Warn("connection refused", "peer", raw.RemoteAddr().String(), "reason", refusal(err))
 	return nil, nil, err
 }
 
@@ -70,11 +77,13 @@ func subject(info credentials.AuthInfo) string {
 
 // Clone returns a copy with the same reports.
 func (s *serverCredentials) Clone() credentials.TransportCredentials {
-	return &serverCredentials{TransportCredentials: s.TransportCredentials.Clone(), logger: s.logger, metrics: s.metrics}
+	return &serverCredentials{TransportCredentials: s.TransportCredentials.Clone(), logger: s.logger, refused: s.refused, metrics: s.metrics}
 }
 
-// refusal says in an operator's words why a handshake failed.
-func refusal(err error) string {
+// refusal says in an operator's words why a handshake failed. The peer, of whom nothing is known, has a part in some of them.
+func refusal(err error) string { return safetext.Short(wordsFor(err)) }
+
+func wordsFor(err error) string {
 	if header := (tls.RecordHeaderError{}); errors.As(err, &header) {
 		if looksLikeHTTP(header.RecordHeader[:]) {
 			return "the peer speaks plain HTTP, TLS 1.3 with a client certificate is required"

@@ -12,13 +12,13 @@ import (
 	"github.com/tombolo-dev/tombolo/link/reverse"
 )
 
-// Join asks the node at an address for a certificate with a token, through a proxy if there is one. The name may be empty.
-func Join(ctx context.Context, address string, proxy *url.URL, token join.Token, name string) (*join.Identity, error) {
+// Join asks the node at an address for a certificate with a token, through a proxy if there is one.
+func Join(ctx context.Context, address string, proxy *url.URL, token join.Token, wish join.Wish) (*join.Identity, error) {
 	serverName, dial, err := wayTo(address, proxy)
 	if err != nil {
 		return nil, err
 	}
-	return join.Ask(ctx, dial, serverName, token, name)
+	return join.Ask(ctx, dial, serverName, token, wish)
 }
 
 // Renew asks the node at an address for another certificate with one that is still good.

@@ -19,31 +19,34 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/link/join"
+	"github.com/tombolo-dev/tombolo/link/pki"
 	"github.com/tombolo-dev/tombolo/link/reverse"
 )
 
 // haven is a node that hosts join.
 type haven struct {
 	*shore
+	dir    string
 	ledger *join.Ledger
 }
 
-func newHaven(t *testing.T) *haven {
+func newHaven(t *testing.T, validity time.Duration) *haven {
 	t.Helper()
-	ledger, err := join.MakeLedger(filepath.Join(t.TempDir(), "join"), "edge-1", clock.RealClock{})
+	dir := filepath.Join(t.TempDir(), "join")
+	ledger, err := join.MakeLedger(dir, "edge-1", clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &haven{shore: &shore{log: &lines{}, metrics: prometheus.NewRegistry()}, ledger: ledger}
+	h := &haven{shore: &shore{log: &lines{}, metrics: prometheus.NewRegistry()}, dir: dir, ledger: ledger}
 	var files Files
-	files.CAFile, files.CertFile, files.KeyFile = ledger.Files("edge-1")
+	files.CAFile, files.CertFile, files.KeyFile = join.NodeFiles(dir, "edge-1")
 	certificates, err := LoadCertificates(files, h.log.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.Link, err = New(Options{
 		Target: Target{Scheme: SchemeReverse, Address: "edge-1"}, Certificates: certificates, Listen: "127.0.0.1:0",
-		Desk:  join.NewDesk(join.DeskOptions{Ledger: ledger, Validity: time.Hour, Logger: h.log.logger(), Registerer: h.metrics}),
+		Desk:  join.NewDesk(join.DeskOptions{Ledger: ledger, Validity: validity, Logger: h.log.logger(), Registerer: h.metrics}),
 		Clock: clock.RealClock{}, Logger: h.log.logger(), Registerer: h.metrics,
 	})
 	if err != nil {
@@ -55,7 +58,7 @@ func newHaven(t *testing.T) *haven {
 
 func (h *haven) token(t *testing.T) join.Token {
 	t.Helper()
-	token, err := h.ledger.CreateToken(time.Hour)
+	token, err := h.ledger.CreateToken(t.Context(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,19 +85,33 @@ func (h *haven) asked(t *testing.T, result string) float64 {
 
 func joinAt(t *testing.T, address string, token join.Token) (Files, join.Files) {
 	t.Helper()
-	id, err := Join(t.Context(), address, nil, token, "edge-1")
+	kept := join.Files{Dir: t.TempDir(), Clock: clock.RealClock{}}
+	key, err := kept.WishKey(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := join.Files{Dir: t.TempDir()}
-	if err := kept.Write(id); err != nil {
+	id, err := Join(t.Context(), address, nil, token, join.Wish{Name: "edge-1", Key: key})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return Files{CAFile: kept.Authority(), CertFile: kept.Certificate(), KeyFile: kept.Key()}, kept
+	if err := kept.Write(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	return Files{CAFile: kept.Authority(), CertFile: kept.Pair(), KeyFile: kept.Pair()}, kept
+}
+
+// wish is for a key of its own.
+func wish(t *testing.T, name string) join.Wish {
+	t.Helper()
+	key, err := pki.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return join.Wish{Name: name, Key: key}
 }
 
 func TestHostJoinsConnectsRenewsWithoutALossAndIsRevoked(t *testing.T) {
-	h := newHaven(t)
+	h := newHaven(t, time.Hour)
 	files, kept := joinAt(t, h.address(), h.token(t))
 	b := newBoat(t, h.address(), files)
 	host, node := b.next(t), dialled(t, h.Link)
@@ -108,7 +125,7 @@ func TestHostJoinsConnectsRenewsWithoutALossAndIsRevoked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kept.Write(id); err != nil {
+	if err := kept.Renew(t.Context(), id, before); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := kept.Leaf(); err != nil || after.SerialNumber.Cmp(before.SerialNumber) == 0 || bytes.Equal(after.RawSubjectPublicKeyInfo, before.RawSubjectPublicKeyInfo) {
@@ -119,7 +136,7 @@ func TestHostJoinsConnectsRenewsWithoutALossAndIsRevoked(t *testing.T) {
 		t.Error("not counted")
 	}
 
-	if _, _, err := h.ledger.Revoke(); err != nil {
+	if _, _, err := h.ledger.Revoke(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_ = node.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -141,11 +158,11 @@ func TestHostJoinsConnectsRenewsWithoutALossAndIsRevoked(t *testing.T) {
 }
 
 func TestJoiningIsRefusedAndBothEndsSayWhy(t *testing.T) {
-	h, other := newHaven(t), newHaven(t)
+	h, other := newHaven(t, time.Hour), newHaven(t, time.Hour)
 	used := h.token(t)
 	joinAt(t, h.address(), used)
 	deleted := h.token(t)
-	if err := h.ledger.DeleteToken(deleted.ID); err != nil {
+	if err := h.ledger.DeleteToken(t.Context(), deleted.ID); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -158,7 +175,7 @@ func TestJoiningIsRefusedAndBothEndsSayWhy(t *testing.T) {
 		"another name": {h.token(t), "edge-2", "refused_name", `the host asks for another name: it is for "edge-2", and this node is for "edge-1"`},
 	} {
 		before := h.asked(t, tc.result)
-		if _, err := Join(t.Context(), h.address(), nil, tc.token, tc.host); err == nil || !strings.Contains(err.Error(), "the node refuses: "+tc.want) {
+		if _, err := Join(t.Context(), h.address(), nil, tc.token, wish(t, tc.host)); err == nil || !strings.Contains(err.Error(), "the node refuses: "+tc.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if h.asked(t, tc.result) != before+1 || len(h.log.with(tc.want[:20])) == 0 {
@@ -166,25 +183,25 @@ func TestJoiningIsRefusedAndBothEndsSayWhy(t *testing.T) {
 		}
 	}
 	// A token of one node leads to no other one, and its secret does not get there.
-	if _, err := Join(t.Context(), h.address(), nil, other.token(t), ""); err == nil || !strings.Contains(err.Error(), "is not the node that made the token, nothing was sent to it") {
+	if _, err := Join(t.Context(), h.address(), nil, other.token(t), wish(t, "")); err == nil || !strings.Contains(err.Error(), "is not the node that made the token, nothing was sent to it") {
 		t.Errorf("another node: %v", err)
 	}
 	a := newAuthority(t)
 	plain := newShore(t, a.files(a.node(valid())))
-	if _, err := Join(t.Context(), plain.address(), nil, other.token(t), ""); err == nil || !strings.Contains(err.Error(), "no application protocol") {
+	if _, err := Join(t.Context(), plain.address(), nil, other.token(t), wish(t, "")); err == nil || !strings.Contains(err.Error(), "no application protocol") {
 		t.Errorf("a node without a desk: %v", err)
 	}
 }
 
 func TestStrangerWithTheAuthoritysCertificateOfAHostDoesNotPassForTheNode(t *testing.T) {
-	h := newHaven(t)
+	h := newHaven(t, time.Hour)
 	token := h.token(t)
 	files, _ := joinAt(t, h.address(), h.token(t))
 	pair, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, _, _ := h.ledger.Files("edge-1")
+	ca, _, _ := join.NodeFiles(h.dir, "edge-1")
 	caPair, err := readFile("", "", ca)
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +224,7 @@ func TestStrangerWithTheAuthoritysCertificateOfAHostDoesNotPassForTheNode(t *tes
 		n, _ := io.Copy(io.Discard, conn)
 		got <- int(n)
 	}()
-	if _, err := Join(t.Context(), listener.Addr().String(), nil, token, ""); err == nil || !strings.Contains(err.Error(), "nothing was sent to it") {
+	if _, err := Join(t.Context(), listener.Addr().String(), nil, token, wish(t, "")); err == nil || !strings.Contains(err.Error(), "nothing was sent to it") {
 		t.Errorf("got %v", err)
 	}
 	if n := <-got; n != 0 {
@@ -216,7 +233,7 @@ func TestStrangerWithTheAuthoritysCertificateOfAHostDoesNotPassForTheNode(t *tes
 }
 
 func TestHostThatSaysNothingWhileJoiningIsLetGo(t *testing.T) {
-	h := newHaven(t)
+	h := newHaven(t, time.Hour)
 	raw, err := net.Dial("tcp", h.address())
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +252,7 @@ func TestHostThatSaysNothingWhileJoiningIsLetGo(t *testing.T) {
 }
 
 func TestCertificateForJoiningDoesNotLetAnybodyIn(t *testing.T) {
-	h := newHaven(t)
+	h := newHaven(t, time.Hour)
 	raw, err := net.Dial("tcp", h.address())
 	if err != nil {
 		t.Fatal(err)

@@ -66,12 +66,12 @@ func New(o Options) (*Link, error) {
 	if (o.Target.Scheme == SchemeTLS || o.Target.Scheme == SchemeReverse) && o.Certificates == nil {
 		return nil, fmt.Errorf("target %s needs certificates: %w", o.Target, errdefs.ErrInvalidArgument)
 	}
-	if o.Target.Scheme == SchemeTLS && o.ServerName == "" {
-		host, _, err := net.SplitHostPort(o.Target.Address)
+	if o.Target.Scheme == SchemeTLS {
+		name, err := o.Target.serverName(o.ServerName)
 		if err != nil {
-			return nil, fmt.Errorf("target %s: %w: %w", o.Target, err, errdefs.ErrInvalidArgument)
+			return nil, err
 		}
-		o.ServerName = host
+		o.ServerName = name
 	}
 	l := &Link{
 		target:     o.Target,

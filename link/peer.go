@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/containerd/errdefs"
 )
@@ -24,10 +23,9 @@ func PeerCertificates(ctx context.Context, target Target, files Files, serverNam
 	if err != nil {
 		return nil, "", err
 	}
-	if serverName == "" {
-		if serverName, _, err = net.SplitHostPort(target.Address); err != nil {
-			return nil, "", err
-		}
+	serverName, err = target.serverName(serverName)
+	if err != nil {
+		return nil, "", err
 	}
 	raw, err := dialTCP(ctx, target.Address)
 	if err != nil {

@@ -9,8 +9,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
+	"syscall"
 
 	"github.com/containerd/errdefs"
 
@@ -57,12 +59,8 @@ func (c *Certificates) acceptConfig(desk *join.Desk) *tls.Config {
 		if desk == nil || !slices.Contains(hello.SupportedProtos, join.Protocol) {
 			return each, nil
 		}
-		known, err := desk.Introduce(id.certificate)
-		if err != nil {
-			return nil, err
-		}
 		verify := reverse.VerifyPeer(join.Protocol, x509.ExtKeyUsageServerAuth, id.authorities)
-		each.NextProtos, each.ClientAuth, each.Certificates = []string{join.Protocol}, tls.RequestClientCert, []tls.Certificate{known}
+		each.NextProtos, each.ClientAuth, each.Certificates = []string{join.Protocol}, tls.RequestClientCert, []tls.Certificate{desk.Introduce(id.certificate)}
 		each.VerifyConnection = func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 {
 				return nil // it has a token, or gets nothing
@@ -107,6 +105,8 @@ func (c *Certificates) explainNode(err error) error {
 		return fmt.Errorf("%s (a node must show one of the authority in %s, made with: tombolo pki node)", refusal(err), called(c.files.Names.CA, c.files.CAFile))
 	case isAlert(err):
 		return fmt.Errorf("%w (is it the --listen of tombolo node --host reverse://…?)", err)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("%w: the connection was closed before it was secured (does the node run, behind what is in between?)", err)
 	}
 	return errors.New(refusal(err))
 }

@@ -75,3 +75,15 @@ func ParseTarget(text string) (Target, error) {
 
 // String returns the text form.
 func (t Target) String() string { return t.Scheme + "://" + t.Address }
+
+// serverName is the name that the host's certificate must carry: the one that is asked for, or else the host part of the target.
+func (t Target) serverName(asked string) (string, error) {
+	if asked != "" {
+		return asked, nil
+	}
+	host, _, err := net.SplitHostPort(t.Address)
+	if err != nil {
+		return "", fmt.Errorf("target %s: %w: %w", t, err, errdefs.ErrInvalidArgument)
+	}
+	return host, nil
+}

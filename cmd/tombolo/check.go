@@ -26,7 +26,7 @@ const defaultCheckTimeout = time.Minute
 // checkFlags are the beginnings of the flags of "tombolo node" that matter to a check. The others are taken too, so that a check
 // can have the settings of the node, but are not shown.
 var checkFlags = []string{
-	"bootstrap-kubeconfig", "cert-dir", "client-ca-", "config", "help", "host", "kubeconfig", "listen", "log-", "name", "output", "pod-logs-dir", "root-dir", "timeout",
+	"bootstrap-kubeconfig", "cert-dir", "client-ca-", "config", "help", "host", "join-dir", "kubeconfig", "listen", "log-", "name", "output", "pod-logs-dir", "root-dir", "timeout",
 	"tls-cert-file", "v",
 }
 

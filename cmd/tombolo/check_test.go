@@ -81,3 +81,26 @@ func TestCheckTakesTheSettingsOfTheNode(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckLooksAtTheDirectoryForJoiningAndMakesNothingInIt(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	dir := filepath.Join(t.TempDir(), "join")
+	look := func(dir string) string {
+		t.Helper()
+		code, out, errs := execute("check", "reverse://edge-1", "--join-dir", dir, "--listen", "127.0.0.1:0", "--timeout", "100ms")
+		if code != exitFindings || errs != "" || strings.Contains(out, "--host-ca-file") {
+			t.Errorf("exit %d, %s%s", code, out, errs)
+		}
+		return out
+	}
+	if out := look(dir); !strings.Contains(out, "no node has used "+dir) {
+		t.Error(out)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("it was made: %v", err)
+	}
+	_, _, dir = joinable(t)
+	if out := look(dir); strings.Count(out, "ok       certificates  --join-dir "+dir) != 2 || !strings.Contains(out, "the host has not connected") {
+		t.Error(out)
+	}
+}

@@ -167,6 +167,9 @@ func (p *process) checkFile(path string, flags []string) error {
 	if err := c.cmd.ParseFlags(flags); err != nil {
 		return usageError{flagError{c.cmd, err}.explain()}
 	}
+	if more := c.cmd.Flags().Args(); len(more) > 0 {
+		return usageError{fmt.Errorf("%q: give one file, and after -- nothing but flags of %s", strings.Join(more, " "), c.cmd.CommandPath())}
+	}
 	if err := p.applyFile(c, file); err != nil {
 		return err
 	}

@@ -129,6 +129,8 @@ func TestFilesThatCannotBeTakenAreNamed(t *testing.T) {
 		{[]string{"config", "check", missing}, "Error: open " + missing},
 		{[]string{"config", "check", other}, `kind "Deployment" is not known: it must be NodeConfig`},
 		{[]string{"config", "check"}, "no file"},
+		{[]string{"config", "check", host, other}, "give one file"},
+		{[]string{"config", "check", host, "--", "more"}, "nothing but flags of tombolo host"},
 	} {
 		code, _, errs := execute(tc.args...)
 		if code != exitUsage || !strings.Contains(errs, tc.want) || strings.Count(errs, "Error: ") != 1 {

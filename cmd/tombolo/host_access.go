@@ -97,11 +97,11 @@ func (o *connectOptions) check(host *hostOptions) (problems []error) {
 
 // useJoined takes the files that tombolo host join wrote.
 func (o *hostOptions) useJoined() []error {
-	joined := joinedFiles(o.rootDir)
+	joined := joinedFiles(o.rootDir, nil)
 	if _, err := joined.Leaf(); errdefs.IsNotFound(err) {
 		return []error{fmt.Errorf("--connect needs a certificate, and %w: run tombolo host join first", err)}
 	}
-	o.files.CAFile, o.files.CertFile, o.files.KeyFile = joined.Authority(), joined.Certificate(), joined.Key()
+	o.files.CAFile, o.files.CertFile, o.files.KeyFile = joined.Authority(), joined.Pair(), joined.Pair()
 	return nil
 }
 
@@ -121,8 +121,8 @@ func (o *connectOptions) access(p *process, host *hostOptions, certificates *lin
 		return nil, err
 	}
 	nodes := &access{listen: func(context.Context) (net.Listener, error) { return connector, nil }}
-	if files := joinedFiles(host.rootDir); host.files.CertFile == files.Certificate() {
-		nodes.keep = o.keeper(p, files, certificates, proxy, logger).Run
+	if files := joinedFiles(host.rootDir, p.clock); host.files.CertFile == files.Pair() {
+		nodes.keep = o.keeper(files, certificates, proxy, logger).Run
 	}
 	return nodes, nil
 }

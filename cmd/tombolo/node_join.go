@@ -18,6 +18,7 @@ const (
 	defaultJoinValidity = 30 * 24 * time.Hour
 	// minJoinValidity leaves time to renew.
 	minJoinValidity = 3 * time.Minute
+	maxJoinValidity = 365 * 24 * time.Hour
 )
 
 // joinOptions are the flags for hosts that get their certificates from the node.
@@ -36,8 +37,8 @@ func (o *joinOptions) check(files link.Files) (problems []error) {
 	if !filepath.IsAbs(o.dir) {
 		problems = append(problems, fmt.Errorf("--join-dir %q: give an absolute path", o.dir))
 	}
-	if o.validity < minJoinValidity {
-		problems = append(problems, fmt.Errorf("--join-validity %s: give at least %s", o.validity, minJoinValidity))
+	if o.validity < minJoinValidity || o.validity > maxJoinValidity {
+		problems = append(problems, fmt.Errorf("--join-validity %s: give at least %s and at most %s", o.validity, minJoinValidity, maxJoinValidity))
 	}
 	if files.CAFile != "" || files.CertFile != "" || files.KeyFile != "" {
 		problems = append(problems, errors.New("--join-dir has the certificates of the link: leave --host-ca-file, --host-cert-file and --host-key-file out"))

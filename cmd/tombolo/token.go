@@ -71,7 +71,7 @@ func newTokenCreateCommand(p *process) *cobra.Command {
 		Long:    "Makes a token and prints it or, with --endpoint, the command that the host runs.",
 		Example: `  tombolo token create --join-dir /var/lib/tombolo-join --endpoint node.example.com:8470 --validity 10m`,
 		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.checkCreate(); err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func newTokenCreateCommand(p *process) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			token, err := ledger.CreateToken(o.validity)
+			token, err := ledger.CreateToken(cmd.Context(), o.validity)
 			if err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func describe(content *join.Content, now time.Time) string {
 	}
 	_ = table.Flush() // writes to memory
 	fmt.Fprintln(table, "\nCERTIFICATE\tGIVEN FOR\tUNTIL")
-	for _, c := range content.Certificates {
+	for _, c := range content.Good(now) {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Serial, c.By, c.NotAfter.UTC().Format(time.RFC3339))
 	}
 	_ = table.Flush()
@@ -176,12 +176,12 @@ func newTokenDeleteCommand(p *process) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			ledger, err := o.ledger(p)
 			if err != nil {
 				return err
 			}
-			if err := ledger.DeleteToken(args[0]); errdefs.IsNotFound(err) {
+			if err := ledger.DeleteToken(cmd.Context(), args[0]); errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) {
 				return usageError{err}
 			} else if err != nil {
 				return err
@@ -203,12 +203,12 @@ func newTokenRevokeCommand(p *process) *cobra.Command {
 on the host live on.`,
 		Example: `  tombolo token revoke --join-dir /var/lib/tombolo-join`,
 		Args:    noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			ledger, err := o.ledger(p)
 			if err != nil {
 				return err
 			}
-			certificates, tokens, err := ledger.Revoke()
+			certificates, tokens, err := ledger.Revoke(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +21,17 @@ import (
 // joinable is a node's end that hosts join.
 func joinable(t *testing.T) (c *hostconn.Connection, address, dir string) {
 	t.Helper()
+	return joinableHost(t, "edge-1")
+}
+
+func joinableAs(t *testing.T, name string) (address, dir string) {
+	t.Helper()
+	_, address, dir = joinableHost(t, name)
+	return address, dir
+}
+
+func joinableHost(t *testing.T, name string) (c *hostconn.Connection, address, dir string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +39,7 @@ func joinable(t *testing.T) (c *hostconn.Connection, address, dir string) {
 	address = listener.Addr().String()
 	_ = listener.Close()
 	dir = filepath.Join(t.TempDir(), "join")
-	c, err = hostconn.Connect(hostconn.Options{Target: "reverse://edge-1", Listen: address, Join: hostconn.Join{Dir: dir, Validity: time.Hour}})
+	c, err = hostconn.Connect(hostconn.Options{Target: "reverse://" + name, Listen: address, Join: hostconn.Join{Dir: dir, Validity: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +90,38 @@ func TestHostJoinsByATokenAndServesItsNode(t *testing.T) {
 	cancel()
 	if got := <-ended; got != exitSuccess {
 		t.Errorf("exit %d:\n%s", got, log)
+	}
+}
+
+func TestWhatKeepsAHostFromJoiningDoesNotUseItsTokenUp(t *testing.T) {
+	_, address, dir := joinable(t)
+	_, token, _ := execute("token", "create", "--join-dir", dir)
+	invitation := strings.TrimSpace(token) + "@" + address
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := execute("host", "join", invitation, "--root", filepath.Join(file, "root")); code != exitFailure || !strings.Contains(errs, file) {
+		t.Errorf("a directory that cannot be made: exit %d, %s", code, errs)
+	}
+	root := t.TempDir()
+	if code, out, errs := execute("host", "join", invitation, "--root", root); code != exitSuccess {
+		t.Fatalf("exit %d, %q, %s", code, out, errs)
+	}
+	// A node of another name does not get a host that is somebody already, unless it is told to.
+	_, token, _ = execute("token", "create", "--join-dir", dir)
+	invitation = strings.TrimSpace(token) + "@" + address
+	if code, out, errs := execute("host", "join", invitation, "--root", root); code != exitSuccess {
+		t.Fatalf("again: exit %d, %q, %s", code, out, errs)
+	}
+	other, otherDir := joinableAs(t, "edge-2")
+	_, token, _ = execute("token", "create", "--join-dir", otherDir)
+	invitation = strings.TrimSpace(token) + "@" + other
+	if code, _, errs := execute("host", "join", invitation, "--root", root); code != exitFailure || !strings.Contains(errs, "this host is edge-1 until now; --name") {
+		t.Errorf("another name: exit %d, %s", code, errs)
+	}
+	if code, out, errs := execute("host", "join", invitation, "--root", root, "--name", "edge-2"); code != exitSuccess || !strings.Contains(out, "This host is edge-2") {
+		t.Errorf("another name on purpose: exit %d, %q, %s", code, out, errs)
 	}
 }
 

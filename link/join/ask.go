@@ -31,20 +31,34 @@ type Identity struct {
 	NotAfter time.Time
 }
 
-// Ask joins with a token. The name is the one that the host expects to get; if it is empty, it takes the one it is given. The server
-// name lets what is in between find the way.
-func Ask(ctx context.Context, dial Dial, serverName string, token Token, name string) (*Identity, error) {
+// ErrRefused is that the node answered, and gave no certificate.
+var ErrRefused = errors.New("the node refuses")
+
+// Wish is what a host asks for.
+type Wish struct {
+	// Name is the one that the host expects to get; if it is empty, it takes the one it is given.
+	Name string
+	// Key is what the certificate is to be for, in PEM. Who asks again with the same key gets an answer that was lost.
+	Key []byte
+}
+
+// Ask joins with a token. The server name lets what is in between find the way.
+func Ask(ctx context.Context, dial Dial, serverName string, token Token, wish Wish) (*Identity, error) {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, ServerName: serverName,
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection believes the one authority that the token names
 		VerifyConnection:   func(state tls.ConnectionState) error { return verifyByHash(state, token) },
 	}
-	return ask(ctx, dial, config, name, question{TokenID: token.ID, Secret: token.secret[:]})
+	return ask(ctx, dial, config, wish, question{TokenID: token.ID, Secret: token.secret[:]})
 }
 
-// Renew asks for another certificate with one that is still good. The configuration shows it, and verifies the node's.
+// Renew asks for another certificate, for another key, with one that is still good. The configuration shows it, and verifies the node's.
 func Renew(ctx context.Context, dial Dial, config *tls.Config, name string) (*Identity, error) {
-	return ask(ctx, dial, config, name, question{})
+	key, err := pki.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	return ask(ctx, dial, config, Wish{Name: name, Key: key}, question{})
 }
 
 // verifyByHash believes a node whose certificate, one for calling, comes from the authority that the token names.
@@ -65,11 +79,11 @@ func verifyByHash(state tls.ConnectionState, token Token) error {
 	return errors.New("the other end is not the node that made the token, nothing was sent to it: compare the address; is somebody in between?")
 }
 
-// ask sends a question with a fresh key's request.
-func ask(ctx context.Context, dial Dial, config *tls.Config, name string, asked question) (*Identity, error) {
+// ask sends a question.
+func ask(ctx context.Context, dial Dial, config *tls.Config, wish Wish, asked question) (*Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	request, key, err := pki.NewRequest(name)
+	request, err := pki.NewRequest(wish.Key, wish.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +106,14 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, name string, asked 
 		return nil, fmt.Errorf("waiting for the node's answer: %w", errors.Join(ctx.Err(), err))
 	}
 	if said.Refusal != "" {
-		return nil, fmt.Errorf("the node refuses: %s", safetext.Printable(said.Refusal))
+		return nil, fmt.Errorf("%w: %s", ErrRefused, safetext.Printable(said.Refusal))
 	}
-	return newIdentity(said, key, name)
+	return newIdentity(said, wish)
 }
 
 // newIdentity checks that what the node gave belongs together.
-func newIdentity(said answer, key []byte, name string) (*Identity, error) {
-	if _, err := tls.X509KeyPair(said.Certificate, key); err != nil {
+func newIdentity(said answer, wish Wish) (*Identity, error) {
+	if _, err := tls.X509KeyPair(said.Certificate, wish.Key); err != nil {
 		return nil, fmt.Errorf("the node's answer is of no use: %w", err)
 	}
 	block, _ := pem.Decode(said.Certificate)
@@ -111,11 +125,13 @@ func newIdentity(said answer, key []byte, name string) (*Identity, error) {
 	if !roots.AppendCertsFromPEM(said.Authority) {
 		return nil, errors.New("the node's answer is of no use: it has no authority")
 	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+	// Not by this machine's clock: it is the node's that counts for the certificate.
+	options := x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, CurrentTime: cert.NotAfter}
+	if _, err := cert.Verify(options); err != nil {
 		return nil, fmt.Errorf("the node's answer is of no use: %w", err)
 	}
-	if name != "" && cert.Subject.CommonName != name {
-		return nil, fmt.Errorf("the node gave a certificate for %q and not for %q", cert.Subject.CommonName, name)
+	if wish.Name != "" && cert.Subject.CommonName != wish.Name {
+		return nil, fmt.Errorf("the node gave a certificate for %q and not for %q", cert.Subject.CommonName, wish.Name)
 	}
-	return &Identity{Authority: said.Authority, Certificate: said.Certificate, Key: key, Name: cert.Subject.CommonName, NotAfter: cert.NotAfter}, nil
+	return &Identity{Authority: said.Authority, Certificate: said.Certificate, Key: wish.Key, Name: cert.Subject.CommonName, NotAfter: cert.NotAfter}, nil
 }

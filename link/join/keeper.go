@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -19,6 +18,9 @@ const (
 	minRenewPause = 10 * time.Second
 	retryPause    = 2 * time.Minute
 	renewJitter   = 0.5
+	// renewalsPerLife is how often a certificate is renewed within its life at most, whatever this machine's clock says: one that is wrong
+	// lets each new certificate look as old as the former.
+	renewalsPerLife = 32
 )
 
 // KeeperOptions say how a host keeps its certificate good.
@@ -26,7 +28,6 @@ type KeeperOptions struct {
 	Files Files
 	// Renew asks for another one for the name.
 	Renew func(ctx context.Context, name string) (*Identity, error)
-	Clock clock.Clock
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -51,9 +52,9 @@ func (k *Keeper) Run(ctx context.Context) {
 			k.o.Logger.Error("the host's certificate cannot be renewed", "error", err)
 			pause = retryPause
 		} else {
-			pause = max(pause, renewAt(cert).Sub(k.o.Clock.Now()))
+			pause = max(pause, k.untilRenewal(cert))
 		}
-		timer := k.o.Clock.NewTimer(wait.Jitter(pause, jitterOf(pause)))
+		timer := k.o.Files.Clock.NewTimer(wait.Jitter(pause, jitterOf(pause)))
 		select {
 		case <-timer.C():
 		case <-ctx.Done():
@@ -61,7 +62,12 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		}
 		pause = minRenewPause
-		if cert != nil && !k.renew(ctx, cert) {
+		if cert == nil {
+			continue
+		}
+		if k.renew(ctx, cert) {
+			pause = max(pause, lifeOf(cert)/renewalsPerLife)
+		} else {
 			pause = retryPause
 		}
 	}
@@ -72,15 +78,22 @@ func jitterOf(pause time.Duration) float64 {
 	return min(renewJitter, float64(time.Hour)/float64(pause))
 }
 
-// renewAt is when a third of a certificate's time is left.
-func renewAt(cert *x509.Certificate) time.Time {
-	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
+func lifeOf(cert *x509.Certificate) time.Duration { return cert.NotAfter.Sub(cert.NotBefore) }
+
+// untilRenewal is the time until a third of a certificate's is left. By a clock that is behind its beginning that cannot be told: then
+// it is now, rather than too late.
+func (k *Keeper) untilRenewal(cert *x509.Certificate) time.Duration {
+	now := k.o.Files.Clock.Now()
+	if now.Before(cert.NotBefore) {
+		return 0
+	}
+	return cert.NotAfter.Add(-lifeOf(cert) / 3).Sub(now)
 }
 
 func (k *Keeper) renew(ctx context.Context, cert *x509.Certificate) bool {
 	id, err := k.o.Renew(ctx, cert.Subject.CommonName)
 	if err == nil {
-		err = k.o.Files.Write(id)
+		err = k.o.Files.Renew(ctx, id, cert)
 	}
 	if err != nil {
 		if ctx.Err() == nil {

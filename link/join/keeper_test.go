@@ -24,15 +24,17 @@ import (
 // issued makes what a host gets at a time.
 func issued(t *testing.T, authority *pki.Authority, validity time.Duration) *Identity {
 	t.Helper()
-	requestPEM, key, err := pki.NewRequest("edge-1")
+	return issuedAt(t, authority, time.Now(), validity)
+}
+
+func issuedAt(t *testing.T, authority *pki.Authority, from time.Time, validity time.Duration) *Identity {
+	t.Helper()
+	key := newKey(t)
+	asked, err := pki.ParseRequest(requestFor(t, key, "edge-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, err := pki.ParseRequest(requestPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := authority.SignHost("edge-1", asked, pki.Lifetime{From: time.Now(), Validity: validity})
+	cert, err := authority.SignHost("edge-1", asked, pki.Lifetime{From: from, Validity: validity})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +48,9 @@ func TestKeeperRenewsWhenAThirdIsLeftAndTriesAgainAfterAFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files := Files{Dir: dir}
+		files := Files{Dir: dir, Clock: clock.RealClock{}}
 		const validity = 30 * time.Hour
-		if err := files.Write(issued(t, authority, validity)); err != nil {
+		if err := files.Write(t.Context(), issued(t, authority, validity)); err != nil {
 			t.Fatal(err)
 		}
 		var fail atomic.Bool
@@ -57,7 +59,7 @@ func TestKeeperRenewsWhenAThirdIsLeftAndTriesAgainAfterAFailure(t *testing.T) {
 		times := func() []time.Duration { mu.Lock(); defer mu.Unlock(); return slices.Clone(asked) }
 		var log strings.Builder
 		begin := time.Now()
-		k := NewKeeper(KeeperOptions{Files: files, Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		k := NewKeeper(KeeperOptions{Files: files, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Renew: func(_ context.Context, name string) (*Identity, error) {
 				mu.Lock()
 				asked = append(asked, time.Since(begin))

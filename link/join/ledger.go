@@ -5,6 +5,7 @@ package join
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/link/pki"
@@ -29,13 +29,18 @@ const (
 	authorityValidity = 10 * 365 * 24 * time.Hour
 	// rememberUsed is how long a used or expired token is kept, to tell what became of it.
 	rememberUsed = 7 * 24 * time.Hour
+	// maxCertificates is how many certificates are good at most. A host needs the one it has and the one it gets; whoever renews
+	// without end, in error or on purpose, makes the oldest ones bad and not the ledger large.
+	maxCertificates = 32
 )
 
 // Ledger is a directory of one node: its authority, its own certificate for hosts, the tokens, and the certificates of hosts that
 // are good. Whoever can read it can be the node; it has mode 0700.
 type Ledger struct {
 	dir   string
-	clock clock.PassiveClock
+	clock clock.Clock
+	// authority is read once: it is the same for as long as the ledger is.
+	authority *pki.Authority
 }
 
 // TokenRecord is what is kept of a token.
@@ -47,6 +52,9 @@ type TokenRecord struct {
 	// Used is when, and UsedBy by whom it was used, or the zero time.
 	Used   time.Time `json:"used,omitzero"`
 	UsedBy string    `json:"usedBy,omitempty"`
+	// Key is the hash of the public key that the token gave a certificate. Who has the key may have another one until the token
+	// expires, for the answer with the first may be lost. It is removed when the host is revoked.
+	Key []byte `json:"key,omitempty"`
 }
 
 // CertificateRecord is what is kept of a certificate that is good.
@@ -56,6 +64,8 @@ type CertificateRecord struct {
 	NotAfter time.Time `json:"notAfter"`
 	// By is the id of the token, or of the certificate that was renewed.
 	By string `json:"by"`
+	// Lineage is the id of the token with which the host joined. Certificates that come from each other by renewals have the same.
+	Lineage string `json:"lineage,omitempty"`
 }
 
 // Content is what is in a ledger.
@@ -67,21 +77,26 @@ type Content struct {
 }
 
 // OpenLedger opens the ledger in dir. NotFound if no node has made one there.
-func OpenLedger(dir string, clk clock.PassiveClock) (*Ledger, error) {
+func OpenLedger(dir string, clk clock.Clock) (*Ledger, error) {
 	l := &Ledger{dir: dir, clock: clk}
 	if _, err := l.Read(); err != nil {
 		return nil, err
 	}
-	return l, nil
+	return l.withAuthority()
+}
+
+func (l *Ledger) withAuthority() (_ *Ledger, err error) {
+	l.authority, err = pki.NewStore(l.dir, false).Authority()
+	return l, err
 }
 
 // MakeLedger opens the ledger of the node whose host has the name, and makes what is missing.
-func MakeLedger(dir, host string, clk clock.PassiveClock) (*Ledger, error) {
+func MakeLedger(dir, host string, clk clock.Clock) (*Ledger, error) {
 	l := &Ledger{dir: dir, clock: clk}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory for joining: %w", err)
 	}
-	return l, l.locked(func() error {
+	err := l.locked(context.Background(), func() error {
 		content, err := l.Read()
 		switch {
 		case errdefs.IsNotFound(err):
@@ -93,6 +108,10 @@ func MakeLedger(dir, host string, clk clock.PassiveClock) (*Ledger, error) {
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return l.withAuthority()
 }
 
 // begin makes everything there is in a new ledger, the file that makes it one at the end.
@@ -109,14 +128,13 @@ func (l *Ledger) begin(host string) error {
 	return l.write(&Content{Host: host})
 }
 
-// Files are those of the node: the authority's certificate, and the node's own with its key.
-func (l *Ledger) Files(host string) (authority, cert, key string) {
-	store := pki.NewStore(l.dir, false)
+// NodeFiles are those of the node in the directory of a ledger, whether or not they were made: the authority's certificate, and the
+// node's own with its key.
+func NodeFiles(dir, host string) (authority, cert, key string) {
+	store := pki.NewStore(dir, false)
 	files := store.NodeFiles(host)
 	return store.AuthorityFile(), files.CertFile, files.KeyFile
 }
-
-func (l *Ledger) authority() (*pki.Authority, error) { return pki.NewStore(l.dir, false).Authority() }
 
 // Read returns what is in the ledger.
 func (l *Ledger) Read() (*Content, error) {
@@ -137,8 +155,8 @@ func (l *Ledger) Read() (*Content, error) {
 }
 
 // change reads, changes and writes the ledger while nobody else does. If do fails, nothing is changed.
-func (l *Ledger) change(do func(*Content, time.Time) error) error {
-	return l.locked(func() error {
+func (l *Ledger) change(ctx context.Context, do func(*Content, time.Time) error) error {
+	return l.locked(ctx, func() error {
 		content, err := l.Read()
 		if err != nil {
 			return err
@@ -152,10 +170,25 @@ func (l *Ledger) change(do func(*Content, time.Time) error) error {
 	})
 }
 
-// forget drops what is long over.
+// forget drops tokens that are long over. Certificates are never dropped for their age, which TLS looks at: a clock that is wrong for
+// a while would lock their hosts out for good.
 func (c *Content) forget(now time.Time) {
 	c.Tokens = slices.DeleteFunc(c.Tokens, func(t TokenRecord) bool { return now.Sub(t.Expires) > rememberUsed })
-	c.Certificates = slices.DeleteFunc(c.Certificates, func(r CertificateRecord) bool { return now.After(r.NotAfter) })
+}
+
+// add makes a certificate good. If they are too many, the oldest one is not any more, unless it is the one that is in use.
+func (c *Content) add(r CertificateRecord, inUse string) {
+	c.Certificates = append(c.Certificates, r)
+	if len(c.Certificates) <= maxCertificates {
+		return
+	}
+	oldest := slices.IndexFunc(c.Certificates, func(r CertificateRecord) bool { return r.Serial != inUse })
+	c.Certificates = slices.Delete(c.Certificates, oldest, oldest+1)
+}
+
+// Good are the certificates that have not expired, the oldest first.
+func (c *Content) Good(now time.Time) []CertificateRecord {
+	return slices.DeleteFunc(slices.Clone(c.Certificates), func(r CertificateRecord) bool { return now.After(r.NotAfter) })
 }
 
 func (l *Ledger) write(content *Content) error {
@@ -166,15 +199,6 @@ func (l *Ledger) write(content *Content) error {
 	return pki.WriteFile(filepath.Join(l.dir, ledgerFile), append(data, '\n'))
 }
 
-// locked runs do while no other process has the lock.
-func (l *Ledger) locked(do func() error) (err error) {
-	file, err := os.OpenFile(filepath.Join(l.dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return fmt.Errorf("locking the ledger: %w", err)
-	}
-	defer file.Close() // and with it the lock ends
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("locking the ledger: %w", err)
-	}
-	return do()
+func (l *Ledger) locked(ctx context.Context, do func() error) error {
+	return locked(ctx, l.clock, filepath.Join(l.dir, lockFile), do)
 }

@@ -89,17 +89,9 @@ func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	if !cert.IsCA {
 		return nil, fmt.Errorf("the certificate of %q is not that of an authority: %w", cert.Subject.CommonName, errdefs.ErrInvalidArgument)
 	}
-	block, _ = pem.Decode(keyPEM)
-	if block == nil || block.Type != pemPrivateKey {
-		return nil, fmt.Errorf("no PEM block %q in the authority's key: %w", pemPrivateKey, errdefs.ErrInvalidArgument)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, err := parseKey(keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("parsing the authority's key: %w: %w", err, errdefs.ErrInvalidArgument)
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("the authority's key is a %T, not an ECDSA key: %w", parsed, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("the authority's key: %w", err)
 	}
 	if !key.PublicKey.Equal(cert.PublicKey) {
 		return nil, fmt.Errorf("the authority's key does not belong to its certificate: %w", errdefs.ErrInvalidArgument)
@@ -220,6 +212,22 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der}), nil
+}
+
+func parseKey(keyPEM []byte) (*ecdsa.PrivateKey, error) {
+	block, _ := pem.Decode(keyPEM)
+	if block == nil || block.Type != pemPrivateKey {
+		return nil, fmt.Errorf("no PEM block %q: %w", pemPrivateKey, errdefs.ErrInvalidArgument)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the key: %w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("it is a %T, not an ECDSA key: %w", parsed, errdefs.ErrInvalidArgument)
+	}
+	return key, nil
 }
 
 func newKey() (*ecdsa.PrivateKey, error) {

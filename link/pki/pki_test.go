@@ -4,6 +4,8 @@
 package pki
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -265,4 +268,43 @@ func FuzzParseAuthority(f *testing.F) {
 			t.Errorf("authority %v with error %v", a, err)
 		}
 	})
+}
+
+func TestFileThatRootReplacesKeepsItsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	path := filepath.Join(t.TempDir(), "ledger")
+	if err := WriteFile(path, []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, 1234, 2345); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(path, []byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner := info.Sys().(*syscall.Stat_t); owner.Uid != 1234 || owner.Gid != 2345 || info.Mode().Perm() != 0o600 {
+		t.Errorf("%+v", owner)
+	}
+}
+
+func TestKeyThatWouldTakeLongToCheckIsRefusedByItsKind(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der[len(der)-1]++ // the signature is wrong as well, which nobody is to find out
+	_, err = ParseRequest(pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}))
+	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "not an ECDSA P-256 one") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/containerd/errdefs"
 )
@@ -130,17 +131,50 @@ func (s *Store) write(files *Files, pair Pair) (*Files, error) {
 	if err := os.Rename(key, files.KeyFile); err != nil {
 		return nil, errors.Join(fmt.Errorf("writing %s: %w", files.KeyFile, err), os.Remove(key))
 	}
-	return files, nil
+	return files, syncDirectory(s.dir)
 }
 
-// WriteFile replaces a file in one step. Its mode is 0600.
+// WriteFile replaces a file in one step, which has happened for good when it returns. Its mode is 0600. Its owner is the former one's:
+// what root replaces stays with the process that it belongs to.
 func WriteFile(path string, data []byte) error {
 	tmp, err := prepareFile(path, data)
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err = keepOwner(tmp, path); err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(tmp))
+	}
+	return syncDirectory(filepath.Dir(path))
+}
+
+// keepOwner gives a file the owner of the one that it is to replace, if there is one.
+func keepOwner(name, former string) error {
+	info, err := os.Stat(former)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(owner.Uid) == os.Geteuid() {
+		return nil
+	}
+	return os.Chown(name, int(owner.Uid), int(owner.Gid))
+}
+
+// syncDirectory makes what was renamed in a directory last.
+func syncDirectory(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("making directory %s last: %w", path, err)
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("making directory %s last: %w", path, err)
 	}
 	return nil
 }

@@ -13,17 +13,21 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 const (
 	// handshakeTimeout bounds how long a peer may take until it is greeted.
 	handshakeTimeout = 10 * time.Second
-	// maxHandshakes bounds how many may be under way. Whoever comes on top of that is sent away.
+	// maxHandshakes bounds how many peers may be there that nothing is known of yet. With one more, the oldest is sent away: a host is
+	// done within moments, those who only take up room are not.
 	maxHandshakes = 64
 	// acceptPause is for when nothing can be accepted, for instance because there are too many open files.
 	acceptPause = time.Second
@@ -39,9 +43,10 @@ type Options struct {
 	Name string
 	// TLS is for the server's end of a handshake. It must demand a certificate and verify all of it but the name.
 	TLS *tls.Config
-	// Check says whether a host's certificate is still good. It is asked for each connection and, while it is there, time and
-	// again; then only PermissionDenied ends it. Default: it is.
-	Check func(*x509.Certificate) error
+	// Check says whether a host's certificate is still good, and which host it is of, if more than one may be of the same. It is asked
+	// for each connection and, while it is there, time and again; then only PermissionDenied ends it, or the end of the certificate's
+	// time. Default: it is good for as long as the connection lasts, and the host is who has its key.
+	Check func(*x509.Certificate) (who string, err error)
 	// Others are what else may be spoken at the listener, by the protocol that both ends name in the handshake. They have the
 	// connection until they return, which they do soon and at the end of ctx. Default: nothing.
 	Others map[string]func(ctx context.Context, conn *tls.Conn)
@@ -51,7 +56,7 @@ type Options struct {
 	Refused func(error)
 	// Clock is the real one by default.
 	Clock clock.Clock
-	// Logger gets one line for each connection, accepted or refused. Default: none.
+	// Logger gets one line for each connection that is accepted, and for those that are refused unless they are many. Default: none.
 	Logger *slog.Logger
 	// Registerer gets the counts of connections that were refused or replaced. Default: none.
 	Registerer prometheus.Registerer
@@ -61,13 +66,14 @@ type Options struct {
 type Acceptor struct {
 	o       Options
 	metrics *metrics
-	slots   chan struct{} // one for each handshake under way
+	refused *calmlog.Log
 	arrived chan struct{} // has an element when there may be something in waiting
 	done    chan struct{}
 	cancel  context.CancelFunc
 	group   sync.WaitGroup
 
 	mu      sync.Mutex
+	guests  []*guest // the oldest first
 	holder  claim
 	current *conn // the newest connection, if it has not ended
 	waiting *conn // the same, until somebody takes it
@@ -90,7 +96,7 @@ func Listen(o Options) *Acceptor {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &Acceptor{
-		o: o, metrics: newMetrics(o.Registerer), slots: make(chan struct{}, maxHandshakes), arrived: make(chan struct{}, 1),
+		o: o, metrics: newMetrics(o.Registerer), refused: calmlog.New(o.Logger, o.Clock), arrived: make(chan struct{}, 1),
 		done: make(chan struct{}), cancel: cancel,
 	}
 	a.group.Go(func() { a.accept(ctx) })
@@ -157,16 +163,7 @@ func (a *Acceptor) accept(ctx context.Context) {
 			}
 			continue
 		}
-		select {
-		case a.slots <- struct{}{}:
-			a.group.Go(func() {
-				defer func() { <-a.slots }()
-				a.receive(ctx, raw)
-			})
-		default:
-			a.refuse(raw, refusedBusy, errors.New("too many others are in their handshake"))
-			_ = raw.Close()
-		}
+		a.group.Go(func() { a.receive(ctx, raw) })
 	}
 }
 
@@ -187,6 +184,8 @@ func (a *Acceptor) receive(ctx context.Context, raw net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+	known := a.letIn(raw, cancel)
+	defer known()
 	secured := tls.Server(raw, a.o.TLS)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		a.handshakeFailed(raw, err)
@@ -198,13 +197,14 @@ func (a *Acceptor) receive(ctx context.Context, raw net.Conn) {
 		_ = secured.Close()
 		return
 	}
+	known()
 	if !a.admit(secured) {
 		_ = secured.Close()
 	}
 }
 
 func (a *Acceptor) handshakeFailed(raw net.Conn, err error) {
-	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.Canceled) {
 		a.o.Logger.Debug("connection closed by the peer before the handshake", "peer", raw.RemoteAddr().String())
 		return
 	}
@@ -218,18 +218,18 @@ func (a *Acceptor) handshakeFailed(raw net.Conn, err error) {
 // refuse counts and tells that somebody was sent away.
 func (a *Acceptor) refuse(raw net.Conn, reason string, why error) {
 	a.metrics.refused.WithLabelValues(reason).Inc()
-	a.o.Logger.Warn("connection refused", "peer", raw.RemoteAddr().String(), "reason", why.Error())
+	a.refused.Warn("connection refused", "peer", raw.RemoteAddr().String(), "reason", why.Error())
 }
 
 // admit greets whoever is at the other end, and says whether it stays.
 func (a *Acceptor) admit(secured *tls.Conn) bool {
 	cert := secured.ConnectionState().PeerCertificates[0]
 	c := &conn{Conn: secured, ended: a.forget}
-	reason, err := a.judge(cert)
+	who, reason, err := a.judge(cert)
 	var old *conn
 	if err == nil {
 		reason = refusedTaken
-		old, err = a.take(c, claimOf(cert))
+		old, err = a.take(c, claimOf(cert, who))
 	}
 	if err != nil {
 		a.refuse(secured, reason, err)
@@ -250,14 +250,19 @@ func (a *Acceptor) admit(secured *tls.Conn) bool {
 }
 
 // judge says whether a certificate is the host's, and still good.
-func (a *Acceptor) judge(cert *x509.Certificate) (reason string, err error) {
+func (a *Acceptor) judge(cert *x509.Certificate) (who, reason string, err error) {
 	if err := checkName(cert, a.o.Name); err != nil {
-		return refusedName, err
+		return "", refusedName, err
 	}
 	if a.o.Check == nil {
-		return "", nil
+		return "", "", nil
 	}
-	return refusedRevoked, a.o.Check(cert)
+	who, err = a.o.Check(cert)
+	reason = refusedRevoked
+	if err != nil && !errdefs.IsPermissionDenied(err) {
+		reason = refusedUnknown
+	}
+	return who, reason, err
 }
 
 // review ends the host's connection when its certificate is not good any more.
@@ -269,7 +274,11 @@ func (a *Acceptor) review(ctx context.Context) {
 		if c == nil {
 			continue
 		}
-		if err := a.o.Check(c.ConnectionState().PeerCertificates[0]); errdefs.IsPermissionDenied(err) {
+		cert := c.ConnectionState().PeerCertificates[0]
+		if a.o.Clock.Now().After(cert.NotAfter) {
+			a.o.Logger.Info("the certificate of the host's connection has expired, it connects again with a newer one", "not_after", cert.NotAfter)
+			c.end(errExpired)
+		} else if _, err := a.o.Check(cert); errdefs.IsPermissionDenied(err) {
 			a.refuse(c, refusedRevoked, err)
 			c.end(errRevoked)
 		}

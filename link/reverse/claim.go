@@ -12,15 +12,19 @@ import (
 	"time"
 )
 
-// claim says which host has the name: the one with this key. Its zero value is nobody.
+// claim says which host has the name. Its zero value is nobody.
 type claim struct {
-	key    [sha256.Size]byte
+	who    string
 	issued time.Time
 }
 
-// claimOf is the claim of who has the certificate and its key.
-func claimOf(cert *x509.Certificate) claim {
-	return claim{key: sha256.Sum256(cert.RawSubjectPublicKeyInfo), issued: cert.NotBefore}
+// claimOf is the claim of who has the certificate: what is known of that, or else its key.
+func claimOf(cert *x509.Certificate, who string) claim {
+	if who == "" {
+		key := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+		who = string(key[:])
+	}
+	return claim{who: who, issued: cert.NotBefore}
 }
 
 // errTaken is why a host is refused although its certificate has the right name.
@@ -31,7 +35,7 @@ var errTaken = errors.New("another host has this name")
 // take a name from each other in turn.
 func (c claim) yield(to claim, connected bool) error {
 	switch {
-	case c.issued.IsZero() || c.key == to.key:
+	case c.issued.IsZero() || c.who == to.who:
 		return nil
 	case connected:
 		return fmt.Errorf("%w and is connected with another certificate: give this one a name of its own, or stop the other one", errTaken)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-func TestNameIsYieldedToTheSameKeyOrLaterToANewerCertificate(t *testing.T) {
+func TestNameIsYieldedToTheSameHostOrLaterToANewerCertificate(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	held := claim{key: [32]byte{1}, issued: noon}
+	held := claim{who: "a", issued: noon}
 	for name, tc := range map[string]struct {
 		holder, to claim
 		connected  bool
@@ -21,12 +21,12 @@ func TestNameIsYieldedToTheSameKeyOrLaterToANewerCertificate(t *testing.T) {
 	}{
 		"nobody has it":                     {claim{}, held, false, ""},
 		"the same connects again":           {held, held, true, ""},
-		"the same with a renewed one":       {held, claim{key: held.key, issued: noon.Add(time.Hour)}, true, ""},
-		"the same with its former one":      {held, claim{key: held.key, issued: noon.Add(-time.Hour)}, false, ""},
-		"another while it is there":         {held, claim{key: [32]byte{2}, issued: noon.Add(time.Hour)}, true, "is connected with another certificate"},
-		"another one, issued later":         {held, claim{key: [32]byte{2}, issued: noon.Add(time.Hour)}, false, ""},
-		"another one, issued earlier":       {held, claim{key: [32]byte{2}, issued: noon.Add(-time.Hour)}, false, "issued later"},
-		"another one, issued with the same": {held, claim{key: [32]byte{2}, issued: noon}, false, "issued later"},
+		"the same with a renewed one":       {held, claim{who: held.who, issued: noon.Add(time.Hour)}, true, ""},
+		"the same with its former one":      {held, claim{who: held.who, issued: noon.Add(-time.Hour)}, false, ""},
+		"another while it is there":         {held, claim{who: "b", issued: noon.Add(time.Hour)}, true, "is connected with another certificate"},
+		"another one, issued later":         {held, claim{who: "b", issued: noon.Add(time.Hour)}, false, ""},
+		"another one, issued earlier":       {held, claim{who: "b", issued: noon.Add(-time.Hour)}, false, "issued later"},
+		"another one, issued with the same": {held, claim{who: "b", issued: noon}, false, "issued later"},
 	} {
 		err := tc.holder.yield(tc.to, tc.connected)
 		if (err == nil) != (tc.refused == "") || err != nil && !strings.Contains(err.Error(), tc.refused) {

@@ -14,6 +14,7 @@ import (
 // Reasons for which this side ends a connection.
 var (
 	errReplaced = errors.New("the host has made another connection, which takes over")
+	errExpired  = errors.New("the certificate of the connection has expired")
 	errRevoked  = errors.New("the certificate of the host is not good any more")
 )
 

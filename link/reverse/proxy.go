@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
 // maxProxyAnswer bounds the header with which a proxy answers.
@@ -77,13 +79,13 @@ func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) 
 	reader := bufio.NewReader(io.LimitReader(conn, maxProxyAnswer))
 	answer, err := http.ReadResponse(reader, request) //nolint:bodyclose // a tunnel has no body, and reading for one would never end
 	if err != nil {
-		return errors.Join(ctx.Err(), fmt.Errorf("it does not answer as an HTTP proxy does: %w", err))
+		return errors.Join(ctx.Err(), fmt.Errorf("it does not answer as an HTTP proxy does: %s", safetext.Short(err.Error())))
 	}
 	switch {
 	case answer.StatusCode == http.StatusProxyAuthRequired:
 		return errors.New("it wants to know who asks (407): give http://user:password@host:port")
 	case answer.StatusCode/100 != 2:
-		return fmt.Errorf("it answered %q: does it allow CONNECT to that port?", answer.Status)
+		return fmt.Errorf("it answered %q: does it allow CONNECT to that port?", safetext.Short(answer.Status))
 	case reader.Buffered() > 0:
 		return errors.New("it sent more than an answer")
 	case !stop():

@@ -101,12 +101,14 @@ func TestProxyThatRefusesIsNamedWithARemedyButNotItsPassword(t *testing.T) {
 		"SSH-2.0-OpenSSH_9.2\r\n":                                                 "does not answer as an HTTP proxy does",
 		"HTTP/1.1 200 OK\r\n\r\nmore":                                             "more than an answer",
 		"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxProxyAnswer):            "does not answer as an HTTP proxy does",
+		"HTTP/1.1 403 " + strings.Repeat("x", maxProxyAnswer/2) + "\r\n\r\n":      "does it allow CONNECT",
+		strings.Repeat("x", maxProxyAnswer/2) + "\r\n":                            "does not answer as an HTTP proxy does",
 		"": "does not answer as an HTTP proxy does",
 	} {
 		proxy := fakeProxy(t, func(_ *http.Request, conn net.Conn) { _, _ = io.WriteString(conn, answer) })
 		proxy.User = url.UserPassword("u", "secret")
 		conn, err := Through(proxy, dial)(t.Context(), "node:1")
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), proxy.Host) || strings.Contains(err.Error(), "secret") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), proxy.Host) || strings.Contains(err.Error(), "secret") || len(err.Error()) > 600 {
 			t.Errorf("%.60q: %v, want %q", answer, err, want)
 		}
 		if conn != nil {

@@ -33,6 +33,7 @@ const (
 	authorityRemedy   = "make a new authority (tombolo pki init --force) and new certificates for both ends"
 	nodeRemedy        = "make another one: tombolo pki node --name NAME --force"
 	hostRemedy        = "make another one, with every name and address by which nodes reach the host: tombolo pki host --name NAME --address ADDRESS --force"
+	joinRemedy        = "stop the node, give it an empty directory, and let the host join again (tombolo token create)"
 	certificateRemedy = "replace it; it is read again when the file changes"
 )
 
@@ -69,16 +70,21 @@ func parse(what string, data []byte, all bool, remedy string) []Certificate {
 func linkCertificates(ctx context.Context, target link.Target, o hostconn.Options) []Certificate {
 	switch target.Scheme {
 	case link.SchemeTLS, link.SchemeReverse:
-		out := CertificateFile{Flag: "--host-ca-file", Path: o.Files.CAFile, All: true, Remedy: authorityRemedy}.read()
-		out = append(out, CertificateFile{Flag: "--host-cert-file", Path: o.Files.CertFile, Remedy: nodeRemedy}.read()...)
+		files := o.LinkFiles(target)
+		authority := CertificateFile{Flag: "--host-ca-file", Path: files.CAFile, All: true, Remedy: authorityRemedy}
+		own := CertificateFile{Flag: "--host-cert-file", Path: files.CertFile, Remedy: nodeRemedy}
+		if o.Join.Dir != "" {
+			authority.Flag, authority.Remedy, own.Flag, own.Remedy = "--join-dir", joinRemedy, "--join-dir", joinRemedy
+		}
+		out := append(authority.read(), own.read()...)
 		if target.Scheme == link.SchemeReverse {
 			return out // the host comes by itself, or does not
 		}
-		shown, name, err := link.PeerCertificates(ctx, target, o.Files, o.ServerName)
+		shown, name, err := link.PeerCertificates(ctx, target, files, o.ServerName)
 		if err != nil || len(shown) == 0 {
 			return out // what is in the way is told of the link
 		}
-		roots, err := certutil.NewPool(o.Files.CAFile)
+		roots, err := certutil.NewPool(files.CAFile)
 		if err != nil {
 			return out // told above
 		}

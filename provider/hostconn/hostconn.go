@@ -107,7 +107,7 @@ func connectWithCertificates(o Options, target link.Target) (*Connection, error)
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := link.LoadCertificates(o.Files, o.Logger)
+	certificates, err := link.LoadCertificates(o.LinkFiles(target), o.Logger)
 	if err != nil {
 		return nil, err
 	}

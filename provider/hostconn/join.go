@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/tombolo-dev/tombolo/link"
 	"github.com/tombolo-dev/tombolo/link/join"
 )
@@ -19,16 +21,28 @@ type Join struct {
 	Validity time.Duration
 }
 
-// openDesk makes the node's own authority, if that is wanted, and has the link use its files.
+// LinkFiles are the files of the link, whether or not they were made: those that are given, or else those of the node's own authority.
+func (o *Options) LinkFiles(target link.Target) link.Files {
+	if o.Join.Dir == "" {
+		return o.Files
+	}
+	files := link.Files{Names: link.FileNames{CA: "--join-dir", Cert: "--join-dir", Key: "--join-dir"}}
+	files.CAFile, files.CertFile, files.KeyFile = join.NodeFiles(o.Join.Dir, target.Address)
+	return files
+}
+
+// openDesk makes the node's own authority, if that is wanted and it is not only for looking.
 func (o *Options) openDesk(target link.Target) (*join.Desk, error) {
 	if o.Join.Dir == "" {
 		return nil, nil
 	}
-	ledger, err := join.MakeLedger(o.Join.Dir, target.Address, o.Clock)
+	open := join.MakeLedger
+	if o.Inspect {
+		open = func(dir, _ string, clk clock.Clock) (*join.Ledger, error) { return join.OpenLedger(dir, clk) }
+	}
+	ledger, err := open(o.Join.Dir, target.Address, o.Clock)
 	if err != nil {
 		return nil, fmt.Errorf("--join-dir: %w", err)
 	}
-	o.Files = link.Files{Names: link.FileNames{CA: "--join-dir", Cert: "--join-dir", Key: "--join-dir"}}
-	o.Files.CAFile, o.Files.CertFile, o.Files.KeyFile = ledger.Files(target.Address)
 	return join.NewDesk(join.DeskOptions{Ledger: ledger, Validity: o.Join.Validity, Logger: o.Logger, Registerer: o.Registerer}), nil
 }

@@ -94,9 +94,13 @@ func TestHostJoinsByAToken(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- follow.Wait() }()
 		awaitLogTimes(t, s.hostProc, "the host's certificate was renewed", 2)
+		log, err := os.ReadFile(s.nodeProc.LogFile())
+		must(t, err)
 		select {
 		case err := <-ended:
-			t.Errorf("the stream ended: %v", err)
+			if !strings.Contains(string(log), "has expired, it connects again") {
+				t.Errorf("the stream ended: %v", err)
+			}
 		default:
 			cancel()
 			<-ended
@@ -104,9 +108,8 @@ func TestHostJoinsByAToken(t *testing.T) {
 		if lines := strings.Count(streamed.String(), "tick\n"); lines < 10 {
 			t.Errorf("the stream has %d lines", lines)
 		}
-		log, err := os.ReadFile(s.nodeProc.LogFile())
-		must(t, err)
-		if n := strings.Count(string(log), "the host has connected"); n != 1 {
+		// A machine that is so busy that a certificate expires meanwhile is excused.
+		if n := strings.Count(string(log), "the host has connected"); n != 1+strings.Count(string(log), "has expired, it connects again") {
 			t.Errorf("the host connected %d times", n)
 		}
 		k.requireUnchanged(held)
