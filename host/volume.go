@@ -106,6 +106,17 @@ type SubPath struct {
 	Mount     int
 }
 
+// PinnedPath is a path of the host that a container mounts.
+type PinnedPath struct {
+	// Path leads through no symbolic link: one that is found there is not followed.
+	Path string
+	// Make makes a directory if nothing is there, as a runtime does.
+	Make bool
+	// Container and Mount tell whose mount it is: Mount is the place among the container's mounts.
+	Container string
+	Mount     int
+}
+
 // MaxVolumeFileBytes is the size of the largest file that ReadVolumeFile reads.
 const MaxVolumeFileBytes = 1 << 20
 

@@ -214,7 +214,7 @@ func (o *hostOptions) run(ctx context.Context, p *process, logger *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	options.Host, options.Runtime = machine, machine.ObserveStreaming(runtime)
+	options.Host, options.Pins, options.Runtime = machine, machine, machine.ObserveStreaming(runtime)
 	server := remote.NewServer(options)
 	if o.stdio {
 		err = o.serveStdio(ctx, p, server, logger)

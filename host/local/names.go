@@ -45,6 +45,14 @@ func checkLabel(what, name string) error {
 	return nil
 }
 
+// checkContainerName checks the name of a container in the runtime, which may have a suffix after a dot.
+func checkContainerName(name string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Errorf("container name %q: %s: %w", name, problems[0], errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
 func checkPod(pod host.Pod) error {
 	if err := checkUID(pod.UID); err != nil {
 		return err

@@ -61,10 +61,15 @@ func checkSubPath(uid types.UID, part host.SubPath) error {
 	} else if err := checkHostPath(part.HostPath); err != nil {
 		return err
 	}
-	if part.Mount < 0 || part.Mount > maxMounts {
-		return fmt.Errorf("mount %d of container %q is not one: %w", part.Mount, part.Container, errdefs.ErrInvalidArgument)
+	return errors.Join(checkMount(part.Container, part.Mount), checkPart(part.Volume, part.Path))
+}
+
+// checkMount checks the place of a mount among those of a container.
+func checkMount(container string, place int) error {
+	if place < 0 || place > maxMounts {
+		return fmt.Errorf("mount %d of container %q is not one: %w", place, container, errdefs.ErrInvalidArgument)
 	}
-	return checkPart(part.Volume, part.Path)
+	return nil
 }
 
 // checkKind checks that there are volumes of a kind below the directory of a pod.

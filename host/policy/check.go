@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -35,9 +36,10 @@ func (p *Policy) Sandbox(cfg *runtimeapi.PodSandboxConfig) error {
 	return refusal(problems)
 }
 
-// Container judges a container that is to be made. The sandbox is the one the request brings along, which the runtime uses
-// for where logs are.
-func (p *Policy) Container(cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) error {
+// Container judges a container that is to be made, and returns it with the paths that were judged, through which no link leads. What is
+// in the directory of a pod keeps its name. The sandbox is the one the request brings along, which the runtime uses for where logs are.
+func (p *Policy) Container(cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) (*runtimeapi.ContainerConfig, error) {
+	cfg = proto.CloneOf(cfg)
 	security := cfg.GetLinux().GetSecurityContext()
 	problems := p.namespaces(security.GetNamespaceOptions())
 	if !p.allow.Privileged {
@@ -51,7 +53,7 @@ func (p *Policy) Container(cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.
 	if log := cfg.GetLogPath(); log != "" && !below(resolved(p.dirs.Logs), resolved(filepath.Join(sandbox.GetLogDirectory(), log))) {
 		problems = append(problems, "logs at "+filepath.Join(sandbox.GetLogDirectory(), log))
 	}
-	return refusal(problems)
+	return cfg, refusal(problems)
 }
 
 // Volume judges a volume that is to be made ready, and returns it with the path that was judged, through which no link leads.
@@ -130,10 +132,13 @@ func (p *Policy) capabilities(c *runtimeapi.Capability) []string {
 	return problems
 }
 
+// devices judges the devices of a container and gives them their names without links.
 func (p *Policy) devices(cfg *runtimeapi.ContainerConfig) []string {
 	var problems []string
 	for _, d := range cfg.GetDevices() {
-		problems = append(problems, p.device(d.GetHostPath(), resolved(d.GetHostPath()))...)
+		target := resolved(d.GetHostPath())
+		problems = append(problems, p.device(d.GetHostPath(), target)...)
+		d.HostPath = target
 	}
 	for _, d := range cfg.GetCDIDevices() {
 		problems = append(problems, "device "+d.GetName())
@@ -155,13 +160,19 @@ func (p *Policy) device(path, target string) []string {
 	return []string{"device " + path}
 }
 
-// mount judges what a container mounts. Images have no path, and what is in the directory of a pod was made by the host. To give
-// files another label is to write to them.
+// mount judges what a container mounts, and gives it its name without links. Images have no path, and what is in the directory of a pod
+// was made by the host. To give files another label is to write to them.
 func (p *Policy) mount(m *runtimeapi.Mount) []string {
-	if m.GetHostPath() == "" || below(resolved(p.dirs.Pods), resolved(m.GetHostPath())) {
+	path := m.GetHostPath()
+	if path == "" {
 		return nil
 	}
-	return p.path(m.GetHostPath(), resolved(m.GetHostPath()), m.GetReadonly() && !m.GetSelinuxRelabel())
+	target := resolved(path)
+	if below(p.dirs.Pods, path) && below(resolved(p.dirs.Pods), target) {
+		return nil
+	}
+	m.HostPath = target
+	return p.path(path, target, m.GetReadonly() && !m.GetSelinuxRelabel())
 }
 
 // path judges a path of the host, which is target if no link is followed.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -72,6 +73,42 @@ func plain(change ...func(*runtimeapi.ContainerConfig)) *runtimeapi.ContainerCon
 	return cfg
 }
 
+func create(p *Policy, cfg *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) error {
+	_, err := p.Container(cfg, sandbox)
+	return err
+}
+
+// TestContainersAreJudgedAtPathsWithoutLinks: what the runtime is told is what was judged, whatever the links become meanwhile. What the
+// host made for pods keeps its name, but only if it is called so.
+func TestContainersAreJudgedAtPathsWithoutLinks(t *testing.T) {
+	m := newMachine(t)
+	p := m.policy(t, "allow: {hostPaths: [{path: "+m.shared+"}], devices: ["+m.shared+"]}")
+	link, toPods := filepath.Join(m.root, "link"), filepath.Join(m.shared, "pods")
+	for name, target := range map[string]string{link: m.shared, toPods: m.pods} {
+		if err := os.Symlink(target, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := filepath.Join(m.pods, "u", "etc-hosts")
+	given := plain(func(c *runtimeapi.ContainerConfig) {
+		c.Mounts = []*runtimeapi.Mount{{HostPath: link + "/a/b"}, {HostPath: own}, {Image: &runtimeapi.ImageSpec{Image: "x"}}}
+		c.Devices = []*runtimeapi.Device{{HostPath: link + "/d"}}
+	})
+	judged, err := p.Container(given, nil)
+	requireAllowed(t, err)
+	want := []string{filepath.Join(m.shared, "a/b"), own, "", filepath.Join(m.shared, "d")}
+	got := []string{judged.GetMounts()[0].GetHostPath(), judged.GetMounts()[1].GetHostPath(), judged.GetMounts()[2].GetHostPath(), judged.GetDevices()[0].GetHostPath()}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if given.GetMounts()[0].GetHostPath() != link+"/a/b" {
+		t.Error("the request was changed")
+	}
+	requireRefused(t, create(p, plain(func(c *runtimeapi.ContainerConfig) {
+		c.Mounts = []*runtimeapi.Mount{{HostPath: filepath.Join(toPods, "other", "volumes", "plugin", "secret"), Readonly: true}}
+	}), nil), toPods)
+}
+
 func judge(p *Policy, v host.Volume) error {
 	_, err := p.Volume(v)
 	return err
@@ -100,7 +137,7 @@ func TestNothingSpecialIsAlwaysAllowed(t *testing.T) {
 	p := m.policy(t, "")
 	requireAllowed(t, p.Sandbox(&runtimeapi.PodSandboxConfig{LogDirectory: filepath.Join(m.logs, "ns_p_u")}))
 	sandbox := &runtimeapi.PodSandboxConfig{LogDirectory: filepath.Join(m.logs, "ns_p_u")}
-	requireAllowed(t, p.Container(plain(func(c *runtimeapi.ContainerConfig) {
+	requireAllowed(t, create(p, plain(func(c *runtimeapi.ContainerConfig) {
 		c.LogPath = "main/0.log"
 		c.Mounts = []*runtimeapi.Mount{
 			{ContainerPath: "/data", HostPath: filepath.Join(m.pods, "u", "volumes", "data")},
@@ -170,9 +207,9 @@ func TestContainersThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sandbox := &runtimeapi.PodSandboxConfig{LogDirectory: filepath.Join(m.logs, "p")}
-			requireRefused(t, m.policy(t, "").Container(plain(tt.change), sandbox), name)
+			requireRefused(t, create(m.policy(t, ""), plain(tt.change), sandbox), name)
 			if tt.allow != "" {
-				requireAllowed(t, m.policy(t, tt.allow).Container(plain(tt.change), sandbox))
+				requireAllowed(t, create(m.policy(t, tt.allow), plain(tt.change), sandbox))
 			}
 		})
 	}
@@ -186,8 +223,8 @@ func TestRelabellingIsWriting(t *testing.T) {
 		})
 	}
 	p := m.policy(t, "allow: {hostPaths: [{path: "+m.shared+", readOnly: true}]}")
-	requireAllowed(t, p.Container(mount(false), nil))
-	requireRefused(t, p.Container(mount(true), nil), "for writing")
+	requireAllowed(t, create(p, mount(false), nil))
+	requireRefused(t, create(p, mount(true), nil), "for writing")
 }
 
 func TestLocalVolumes(t *testing.T) {
@@ -240,7 +277,7 @@ func TestHostPaths(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := m.policy(t, tt.allow)
 			for readOnly, allowed := range map[bool]bool{true: tt.read, false: tt.written} {
-				err := p.Container(plain(func(c *runtimeapi.ContainerConfig) {
+				err := create(p, plain(func(c *runtimeapi.ContainerConfig) {
 					c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/d", HostPath: tt.path, Readonly: readOnly}}
 				}), nil)
 				if allowed {

@@ -56,10 +56,19 @@ func (f *runtimeForwarder) StreamPodSandboxes(r *runtimeapi.StreamPodSandboxesRe
 }
 
 func (f *runtimeForwarder) CreateContainer(ctx context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
-	if err := f.guard.container(r.GetConfig(), r.GetSandboxConfig()); err != nil {
+	judged, err := f.guard.container(r)
+	if err != nil {
 		return nil, err
 	}
-	return perform(ctx, f.effects, containerKey(r), r, f.to.CreateContainer)
+	return perform(ctx, f.effects, containerKey(r), judged, f.createPinned)
+}
+
+func (f *runtimeForwarder) createPinned(ctx context.Context, judged *runtimeapi.CreateContainerRequest, options ...grpc.CallOption) (*runtimeapi.CreateContainerResponse, error) {
+	pinned, err := f.guard.pin(ctx, judged)
+	if err != nil {
+		return nil, err
+	}
+	return f.to.CreateContainer(ctx, pinned, options...)
 }
 
 func (f *runtimeForwarder) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {

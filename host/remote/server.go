@@ -46,6 +46,8 @@ type ServerOptions struct {
 	Credentials credentials.TransportCredentials
 	// Policy judges what pods ask of the machine. Default: everything is allowed.
 	Policy Policy
+	// Pins keep what the policy has judged as it is. A policy needs them.
+	Pins Pins
 	// Version is what Hello tells.
 	Version string
 	Clock   clock.PassiveClock
@@ -94,7 +96,7 @@ func NewServer(o ServerOptions) *Server {
 			grpc.StreamInterceptor(around.stream),
 		),
 	}
-	guard := guard{policy: o.Policy, logger: o.Logger}
+	guard := guard{policy: o.Policy, pins: o.Pins, logger: o.Logger}
 	facts := factsService{facts: o.Facts, version: o.Version, clock: o.Clock}
 	runtime, images := runtimeapi.NewRuntimeServiceClient(o.Runtime), runtimeapi.NewImageServiceClient(o.Runtime)
 	if o.Host == nil {
