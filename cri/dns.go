@@ -86,6 +86,27 @@ func baseDNS(in DNSInput) (*runtimeapi.DNSConfig, []Problem) {
 	return &runtimeapi.DNSConfig{Servers: slices.Clone(in.ClusterDNS), Searches: searches, Options: []string{"ndots:5"}}, nil
 }
 
+// domainsOfCluster is how many search domains pods get in front of those of the host.
+const domainsOfCluster = 3
+
+// ResolvConfProblem says, in the kubelet's words, why pods cannot get all search domains of a resolv.conf, "" if they can.
+func ResolvConfProblem(path, content, clusterDomain string) string {
+	searches, limit := parseResolvConf(content).GetSearches(), maxSearches
+	if clusterDomain != "" {
+		limit -= domainsOfCluster
+	}
+	switch {
+	case len(searches) > limit:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, limit)
+	case slices.ContainsFunc(searches, func(s string) bool { return len(s) > validation.DNS1123SubdomainMaxLength }):
+		return fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path, validation.DNS1123SubdomainMaxLength)
+	case len(strings.Join(searches, " ")) > maxSearchLength:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path, maxSearchLength)
+	default:
+		return ""
+	}
+}
+
 // parseResolvConf reads what is understood of a resolv.conf and passes over the rest, as resolvers do.
 func parseResolvConf(content string) *runtimeapi.DNSConfig {
 	cfg := &runtimeapi.DNSConfig{}

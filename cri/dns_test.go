@@ -183,3 +183,27 @@ func FuzzDNSConfig(f *testing.F) {
 		}
 	})
 }
+
+func TestResolvConfOfWhichPodsGetOnlyAPart(t *testing.T) {
+	domains := func(n, length int) string {
+		out := make([]string, n)
+		for i := range out {
+			out[i] = strings.Repeat("a", length)
+		}
+		return "nameserver 192.0.2.1\nsearch " + strings.Join(out, " ") + "\n"
+	}
+	for name, tt := range map[string]struct{ content, domain, want string }{
+		"none":                        {"nameserver 192.0.2.1\n", "cluster.local", ""},
+		"as many as fit":              {domains(29, 3), "cluster.local", ""},
+		"more than fit":               {domains(30, 3), "cluster.local", "Resolv.conf file '/r' contains search line consisting of more than 29 domains!"},
+		"without those of a cluster":  {domains(32, 3), "", ""},
+		"more than fit without those": {domains(33, 3), "", "Resolv.conf file '/r' contains search line consisting of more than 32 domains!"},
+		"too long a domain":           {domains(1, 254), "", `Resolv.conf file "/r" contains a search path which length is more than allowed 253 chars!`},
+		"as long as fits":             {domains(9, 226), "", ""},
+		"too long a line":             {domains(9, 227), "", "Resolv.conf file '/r' contains search line which length is more than allowed 2048 chars!"},
+	} {
+		if got := ResolvConfProblem("/r", tt.content, tt.domain); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

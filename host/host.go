@@ -95,7 +95,7 @@ type PodDirs interface {
 	// (0755) with one sub-directory per named container.
 	EnsurePod(ctx context.Context, pod Pod, containers []string) error
 	// EnsureVolume makes the named volume ready and returns its path on the host.
-	EnsureVolume(ctx context.Context, uid types.UID, volume Volume) (path string, err error)
+	EnsureVolume(ctx context.Context, uid types.UID, volume Volume) (ReadyVolume, error)
 	// EnsureTerminationLog makes an empty file (0666) for the container's termination message and returns its path.
 	// restartCount tells the files of successive containers apart.
 	EnsureTerminationLog(ctx context.Context, uid types.UID, container string, restartCount int32) (path string, err error)

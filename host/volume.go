@@ -48,6 +48,15 @@ type LocalVolume struct {
 	OnRootMismatch bool
 }
 
+// ReadyVolume is a volume that was made ready.
+type ReadyVolume struct {
+	// Path is where it is on the host.
+	Path string
+	// OtherGroup is the group of a directory that was not given to FSGroup because another pod uses it; nil if it is that group, or if it
+	// was given. Only the call tells that finds out.
+	OtherGroup *int64
+}
+
 // VolumeKind is what a volume below the pod's directory is, as in the name of its directory there.
 type VolumeKind string
 

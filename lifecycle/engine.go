@@ -172,7 +172,7 @@ func (e *Engine) assemble() {
 	})
 	e.volumes = volume.New(volume.Options{
 		Dirs: o.Host, Files: o.Host, Objects: o.Objects, Claims: o.Objects, Bundles: o.Objects, Keys: o.Objects, NodeLabels: e.nodeLabels,
-		Allocatable: e.allocatable, Clock: o.Clock,
+		Allocatable: e.allocatable, Recorder: o.Recorder, Clock: o.Clock,
 	})
 	e.images = image.New(image.Options{
 		Images: o.Runtime, Records: o.Host, Secrets: o.Objects, Clock: o.Clock, Recorder: o.Recorder, Logger: part(o.Logger, "image"), Registerer: o.Registerer,

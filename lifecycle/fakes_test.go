@@ -206,8 +206,8 @@ func (h *fakeHost) EnsurePod(_ context.Context, pod host.Pod, _ []string) error 
 	return nil
 }
 
-func (h *fakeHost) EnsureVolume(_ context.Context, uid types.UID, v host.Volume) (string, error) {
-	return path.Join("/root-dir/pods", string(uid), "volumes", v.Name), nil
+func (h *fakeHost) EnsureVolume(_ context.Context, uid types.UID, v host.Volume) (host.ReadyVolume, error) {
+	return host.ReadyVolume{Path: path.Join("/root-dir/pods", string(uid), "volumes", v.Name)}, nil
 }
 
 func (h *fakeHost) WriteFiles(_ context.Context, uid types.UID, set host.FileSet) (string, error) {

@@ -135,7 +135,7 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 	n.status = nodestatus.New(nodestatus.Options{
 		Config: nodestatus.Config{
 			Name: o.Name, Labels: o.Labels, Taints: o.Taints, NodeIP: o.NodeIP, Port: port(listener), MaxPods: o.MaxPods,
-			KubeletVersion: nodestatus.KubeletVersion(o.Version),
+			ClusterDomain: o.ClusterDomain, KubeletVersion: nodestatus.KubeletVersion(o.Version),
 		},
 		Machine: n.monitor, Engine: func() error { return n.engine.Healthy() },
 		Client: clients.heartbeat, Watches: clients.general, Recorder: n.recorder, Clock: o.Clock, Logger: o.Logger.With("part", "node"),

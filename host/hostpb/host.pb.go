@@ -1267,7 +1267,9 @@ func (x *LocalSource) GetOnRootMismatch() bool {
 type EnsureVolumeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Path on the host.
-	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Group of a directory that was not given to the pod's, since another pod uses it.
+	OtherGroup    *int64 `protobuf:"varint,2,opt,name=other_group,json=otherGroup,proto3,oneof" json:"other_group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1307,6 +1309,13 @@ func (x *EnsureVolumeResponse) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *EnsureVolumeResponse) GetOtherGroup() int64 {
+	if x != nil && x.OtherGroup != nil {
+		return *x.OtherGroup
+	}
+	return 0
 }
 
 // WriteFilesRequest is the whole content of a volume, 12 MiB at most.
@@ -4602,9 +4611,12 @@ const file_host_proto_rawDesc = "" +
 	"\x05block\x18\x02 \x01(\bR\x05block\x12\x1e\n" +
 	"\bfs_group\x18\x03 \x01(\x03H\x00R\afsGroup\x88\x01\x01\x12(\n" +
 	"\x10on_root_mismatch\x18\x04 \x01(\bR\x0eonRootMismatchB\v\n" +
-	"\t_fs_group\"*\n" +
+	"\t_fs_group\"`\n" +
 	"\x14EnsureVolumeResponse\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\"\x90\x02\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
+	"\vother_group\x18\x02 \x01(\x03H\x00R\n" +
+	"otherGroup\x88\x01\x01B\x0e\n" +
+	"\f_other_group\"\x90\x02\n" +
 	"\x11WriteFilesRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12/\n" +
@@ -5062,6 +5074,7 @@ func file_host_proto_init() {
 	}
 	file_host_proto_msgTypes[10].OneofWrappers = []any{}
 	file_host_proto_msgTypes[12].OneofWrappers = []any{}
+	file_host_proto_msgTypes[13].OneofWrappers = []any{}
 	file_host_proto_msgTypes[14].OneofWrappers = []any{}
 	file_host_proto_msgTypes[15].OneofWrappers = []any{}
 	file_host_proto_msgTypes[44].OneofWrappers = []any{}

@@ -32,28 +32,29 @@ type localVolume struct {
 	Given bool `json:"given"`
 }
 
-// ensureLocal checks what a PersistentVolume names on the host, and gives it to a group. Messages are the kubelet's where it has
-// one.
-func (h *Host) ensureLocal(ctx context.Context, uid types.UID, volume host.Volume) error {
+// ensureLocal checks what a PersistentVolume names on the host, and gives it to a group. It returns the group of what was not given because
+// another pod uses it. Messages are the kubelet's where it has one.
+func (h *Host) ensureLocal(ctx context.Context, uid types.UID, volume host.Volume) (*int64, error) {
 	v := volume.Local
 	if err := checkHostPath(v.Path); err != nil {
-		return err
+		return nil, err
 	}
 	file, err := openHost(v.Path, volume.NoLinks)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("path %q does not exist: %w", v.Path, errdefs.ErrFailedPrecondition)
+		return nil, fmt.Errorf("path %q does not exist: %w", v.Path, errdefs.ErrFailedPrecondition)
 	case err != nil:
-		return fmt.Errorf("looking at local volume: %w: %w", err, errdefs.ErrFailedPrecondition)
+		return nil, fmt.Errorf("looking at local volume: %w: %w", err, errdefs.ErrFailedPrecondition)
 	}
 	defer file.Close()
 	if err := checkLocal(file, v); err != nil || v.Block {
-		return err
+		return nil, err
 	}
-	if err := h.giveLocal(ctx, uid, volume, file); err != nil {
-		return fmt.Errorf("applyFSGroup failed for vol %s: %w", v.Path, err)
+	other, err := h.giveLocal(ctx, uid, volume, file)
+	if err != nil {
+		return nil, fmt.Errorf("applyFSGroup failed for vol %s: %w", v.Path, err)
 	}
-	return nil
+	return other, nil
 }
 
 // checkLocal says whether what was found is what the volume is said to be.
@@ -77,48 +78,58 @@ func checkLocal(file *os.File, v *host.LocalVolume) error {
 }
 
 // giveLocal gives the directory to the pod's group, unless that was done for this pod before, or another pod uses it: what that one
-// can read it shall go on reading.
-func (h *Host) giveLocal(ctx context.Context, uid types.UID, volume host.Volume, file *os.File) error {
-	record, err := h.claimLocal(ctx, uid, volume, file)
+// can read it shall go on reading. Then it returns the directory's group, if it is another one.
+func (h *Host) giveLocal(ctx context.Context, uid types.UID, volume host.Volume, file *os.File) (*int64, error) {
+	record, other, err := h.claimLocal(ctx, uid, volume, file)
 	if err != nil || record.Given {
-		return err
+		return other, err
 	}
 	dir, err := openDirectoryAt(file, ".")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer dir.Close()
 	if err := giveToGroup(ctx, dir, int(*volume.Local.FSGroup), volume.Local.OnRootMismatch); err != nil {
-		return err
+		return nil, err
 	}
 	record.Given = true
 	defer h.lockPod(uid)()
-	return h.writeLocal(uid, volume.Name, record)
+	return nil, h.writeLocal(uid, volume.Name, record)
 }
 
-// claimLocal notes that the pod uses the directory, and says whether it has to be given to its group.
-func (h *Host) claimLocal(ctx context.Context, uid types.UID, volume host.Volume, file *os.File) (localVolume, error) {
+// claimLocal notes that the pod uses the directory, and says whether it has to be given to its group, or stays another's.
+func (h *Host) claimLocal(ctx context.Context, uid types.UID, volume host.Volume, file *os.File) (localVolume, *int64, error) {
 	defer h.lockPod(uid)()
 	h.localVolumes.Lock()
 	defer h.localVolumes.Unlock()
 	record, err := h.readLocal(localVolumePath(uid, volume.Name))
 	if err == nil && record.Path == file.Name() {
-		return record, nil
+		return record, nil, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return record, err
+		return record, nil, err
 	}
 	record = localVolume{Path: file.Name(), Given: volume.Local.FSGroup == nil}
-	if !record.Given {
-		user, err := h.userOf(ctx, uid, file.Name())
-		if err != nil {
-			return record, err
-		}
-		if record.Given = user != ""; record.Given {
-			h.logger.Warn("a local volume is not given to the group of a pod: another pod uses it", "path", file.Name(), "uid", uid, "group", *volume.Local.FSGroup, "other", user)
-		}
+	if record.Given {
+		return record, nil, h.writeLocal(uid, volume.Name, record)
 	}
-	return record, h.writeLocal(uid, volume.Name, record)
+	user, err := h.userOf(ctx, uid, file.Name())
+	if err != nil {
+		return record, nil, err
+	}
+	var other *int64
+	if user != "" {
+		st, err := statOf(file)
+		if err != nil {
+			return record, nil, err
+		}
+		if group := int64(st.Gid); group != *volume.Local.FSGroup {
+			other = &group
+		}
+		record.Given = true
+		h.logger.Warn("a local volume is not given to the group of a pod: another pod uses it", "path", file.Name(), "uid", uid, "group", *volume.Local.FSGroup, "other", user)
+	}
+	return record, other, h.writeLocal(uid, volume.Name, record)
 }
 
 // userOf returns another pod that uses a directory, "" if there is none.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,11 +77,20 @@ func TestLocalVolumeIsGivenOnceToEachPodAndNotWhileAnotherUsesIt(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	ensure := func(uid types.UID, path string, group *int64, onMismatch bool) {
+	// stays is the group that it stays the one of, which is told once.
+	ensure := func(uid types.UID, path string, group *int64, onMismatch bool, stays ...int64) {
 		t.Helper()
 		v := host.Volume{Name: "v", Local: &host.LocalVolume{Path: path, FSGroup: group, OnRootMismatch: onMismatch}}
-		if _, err := h.EnsureVolume(t.Context(), uid, v); err != nil {
+		made, err := h.EnsureVolume(t.Context(), uid, v)
+		if err != nil {
 			t.Fatal(err)
+		}
+		var other []int64
+		if made.OtherGroup != nil {
+			other = []int64{*made.OtherGroup}
+		}
+		if made.Path != path || !slices.Equal(other, stays) {
+			t.Errorf("pod %s: %q stays of %v, want %q of %v", uid, made.Path, other, path, stays)
 		}
 	}
 	is := func(what, name, want string) {
@@ -103,7 +113,7 @@ func TestLocalVolumeIsGivenOnceToEachPodAndNotWhileAnotherUsesIt(t *testing.T) {
 	is("what the pod made", "new", "-rw-r--r-- 4321")
 	ensure("a", dir, first, false)
 	is("the same pod", "new", "-rw-r--r-- 4321")
-	ensure("b", link, second, false)
+	ensure("b", link, second, false, 4321)
 	is("another pod beside it", "old", "-rw-rw-r-- 4321")
 	remove("a")
 	ensure("b", link, second, false)
@@ -112,11 +122,13 @@ func TestLocalVolumeIsGivenOnceToEachPodAndNotWhileAnotherUsesIt(t *testing.T) {
 	ensure("c", dir, first, true)
 	is("a directory that is as it should be", "new", "-rw-r--r-- 4321")
 	ensure("d", dir, nil, false)
+	ensure("g", dir, first, false)
 	remove("c")
-	ensure("e", dir, second, false)
+	ensure("e", dir, second, false, 4321)
 	is("beside a pod without a group", "old", "-rw-rw-r-- 4321")
 	remove("d")
 	remove("e")
+	remove("g")
 	ensure("f", dir, second, false)
 	is("a pod that is alone", "new", "-rw-rw-r-- 8765")
 }
@@ -159,8 +171,8 @@ func TestPathsThatWereJudgedLeadThroughNoLink(t *testing.T) {
 		{HostPath: dir + "/link/new", HostPathType: hostPathFileOrCreate},
 	} {
 		v.Name, v.NoLinks = "v", true
-		if path, err := h.EnsureVolume(t.Context(), testUID, v); err == nil {
-			t.Errorf("%+v %+v: %s", v, v.Local, path)
+		if made, err := h.EnsureVolume(t.Context(), testUID, v); err == nil {
+			t.Errorf("%+v %+v: %s", v, v.Local, made.Path)
 		}
 	}
 	part := host.SubPath{Volume: "v", HostPath: dir + "/link", NoLinks: true, Path: "sub", Container: "c"}

@@ -115,7 +115,8 @@ func TestEmptyDirIsOpenToEveryoneAndKeptAsThePodLeftIt(t *testing.T) {
 	withUmask(t)
 	ensure := func() string {
 		t.Helper()
-		path, err := h.EnsureVolume(t.Context(), testUID, host.Volume{Name: "cache", EmptyDir: true})
+		made, err := h.EnsureVolume(t.Context(), testUID, host.Volume{Name: "cache", EmptyDir: true})
+		path := made.Path
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +148,8 @@ func TestEmptyDirLeftHalfMadeIsFinished(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(plugin, ".cache"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	path, err := h.EnsureVolume(t.Context(), testUID, host.Volume{Name: "cache", EmptyDir: true})
+	made, err := h.EnsureVolume(t.Context(), testUID, host.Volume{Name: "cache", EmptyDir: true})
+	path := made.Path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +366,8 @@ func TestRemovePodLeavesNoLogDirectoryOfAPodThatNeverLogged(t *testing.T) {
 
 func TestRemovePodDoesNotFollowLinksOutOfVolumes(t *testing.T) {
 	h, _ := newTestHost(t)
-	path, err := h.EnsureVolume(t.Context(), testUID, host.Volume{Name: "v", EmptyDir: true})
+	made, err := h.EnsureVolume(t.Context(), testUID, host.Volume{Name: "v", EmptyDir: true})
+	path := made.Path
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,17 +29,22 @@ const (
 // groupWrite is what the group gets that owns a volume, for the files in it handed on: the kubelet's bits for a directory.
 const groupWrite = unix.S_ISGID | 0o770
 
-// EnsureVolume makes a volume ready and returns its path.
-func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (string, error) {
+// EnsureVolume makes a volume ready and returns where it is.
+func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (host.ReadyVolume, error) {
 	if err := errors.Join(checkUID(uid), checkLabel("volume", volume.Name), checkVolume(volume)); err != nil {
-		return "", err
+		return host.ReadyVolume{}, err
 	}
 	if volume.Local != nil {
-		return volume.Local.Path, h.ensureLocal(ctx, uid, volume)
+		other, err := h.ensureLocal(ctx, uid, volume)
+		return host.ReadyVolume{Path: volume.Local.Path, OtherGroup: other}, err
 	}
 	if !volume.EmptyDir {
-		return volume.HostPath, ensureHostPath(volume.HostPath, volume.HostPathType, volume.NoLinks)
+		return host.ReadyVolume{Path: volume.HostPath}, ensureHostPath(volume.HostPath, volume.HostPathType, volume.NoLinks)
 	}
+	return host.ReadyVolume{Path: h.real(volumePath(uid, host.EmptyDirVolume, volume.Name))}, h.ensureEmptyDir(uid, volume)
+}
+
+func (h *Host) ensureEmptyDir(uid types.UID, volume host.Volume) error {
 	defer h.lockPod(uid)()
 	dir := directory{path: volumePath(uid, host.EmptyDirVolume, volume.Name), mode: emptyDirMode, gid: keepID}
 	if volume.Memory {
@@ -52,12 +57,12 @@ func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volu
 		dir.mode, dir.gid = dir.mode|groupWrite, int(*volume.FSGroup)
 	}
 	if volume.HugePageBytes > 0 {
-		return h.real(dir.path), h.ensureHugePages(dir, volume.HugePageBytes, volume.SizeBytes)
+		return h.ensureHugePages(dir, volume.HugePageBytes, volume.SizeBytes)
 	}
 	if volume.Memory {
-		return h.real(dir.path), h.ensureMemory(dir, volume.SizeBytes)
+		return h.ensureMemory(dir, volume.SizeBytes)
 	}
-	return h.real(dir.path), h.ensureDirectory(dir)
+	return h.ensureDirectory(dir)
 }
 
 func checkVolume(v host.Volume) error {

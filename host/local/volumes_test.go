@@ -41,11 +41,11 @@ func newMountingHost(t *testing.T) *Host {
 
 func ensureVolume(t *testing.T, h *Host, v host.Volume) string {
 	t.Helper()
-	path, err := h.EnsureVolume(t.Context(), testUID, v)
+	made, err := h.EnsureVolume(t.Context(), testUID, v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return made.Path
 }
 
 func writeFiles(t *testing.T, h *Host, set host.FileSet) string {

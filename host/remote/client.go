@@ -81,13 +81,16 @@ func (c *client) EnsurePod(ctx context.Context, pod host.Pod, containers []strin
 	return err
 }
 
-func (c *client) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (string, error) {
+func (c *client) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (host.ReadyVolume, error) {
 	timeout := callTimeout
 	if volume.Local != nil {
 		timeout = localTimeout
 	}
 	resp, err := call(ctx, timeout, c.host.EnsureVolume, volumeToWire(uid, volume))
-	return resp.GetPath(), err
+	if err != nil {
+		return host.ReadyVolume{}, err
+	}
+	return host.ReadyVolume{Path: resp.GetPath(), OtherGroup: resp.OtherGroup}, nil
 }
 
 func (c *client) ReadVolumeFile(ctx context.Context, uid types.UID, file host.VolumeFile) ([]byte, error) {

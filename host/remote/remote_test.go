@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeHost records what it was asked and answers what a test wants.
 type fakeHost struct {
+	group *int64
 	mu    sync.Mutex
 	asked []any
 
@@ -57,9 +58,9 @@ func (h *fakeHost) EnsurePod(_ context.Context, pod host.Pod, containers []strin
 	return h.err
 }
 
-func (h *fakeHost) EnsureVolume(_ context.Context, uid types.UID, volume host.Volume) (string, error) {
+func (h *fakeHost) EnsureVolume(_ context.Context, uid types.UID, volume host.Volume) (host.ReadyVolume, error) {
 	h.note(uid, volume)
-	return h.path, h.err
+	return host.ReadyVolume{Path: h.path, OtherGroup: h.group}, h.err
 }
 
 func (h *fakeHost) WriteFiles(_ context.Context, uid types.UID, set host.FileSet) (string, error) {

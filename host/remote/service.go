@@ -36,8 +36,8 @@ func (s *service) EnsureVolume(ctx context.Context, r *hostpb.EnsureVolumeReques
 	if volume, err = s.guard.volume(r.GetUid(), volume); err != nil {
 		return nil, err
 	}
-	path, err := s.host.EnsureVolume(ctx, types.UID(r.GetUid()), volume)
-	return &hostpb.EnsureVolumeResponse{Path: path}, toStatus(err)
+	made, err := s.host.EnsureVolume(ctx, types.UID(r.GetUid()), volume)
+	return &hostpb.EnsureVolumeResponse{Path: made.Path, OtherGroup: made.OtherGroup}, toStatus(err)
 }
 
 func (s *service) WriteFiles(ctx context.Context, r *hostpb.WriteFilesRequest) (*hostpb.WriteFilesResponse, error) {

@@ -94,6 +94,8 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	fake := &fakeHost{path: "/var/x", records: records, uids: []types.UID{"a", "b"}, tail: []byte("end"), restart: 4, hook: &hookResult}
 	usage := filled[host.PodUsage](t)
 	fake.usage = &usage
+	ready := host.ReadyVolume{Path: "/var/x", OtherGroup: ptr.To[int64](8)}
+	fake.group = ready.OtherGroup
 	huge := host.Volume{Name: "v", EmptyDir: true, SizeBytes: 1 << 22, HugePageBytes: 2 << 20}
 	local := host.Volume{Name: "v", Local: &host.LocalVolume{Path: "/d", Block: true, FSGroup: ptr.To[int64](7), OnRootMismatch: true}}
 	file := host.VolumeFile{Volume: "v", Kind: host.EmptyDirVolume, Path: "a/b"}
@@ -112,13 +114,13 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	}{
 		"EnsurePod": {func() (any, error) { return nil, l.client.EnsurePod(ctx, pod, []string{"a", "b"}) }, []any{pod, []string{"a", "b"}}, nil},
 		"EnsureVolume emptyDir": {func() (any, error) { return l.client.EnsureVolume(ctx, "u", host.Volume{Name: "v", EmptyDir: true}) },
-			[]any{types.UID("u"), host.Volume{Name: "v", EmptyDir: true}}, "/var/x"},
+			[]any{types.UID("u"), host.Volume{Name: "v", EmptyDir: true}}, ready},
 		"EnsureVolume hostPath": {func() (any, error) {
 			return l.client.EnsureVolume(ctx, "u", host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"})
-		}, []any{types.UID("u"), host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"}}, "/var/x"},
-		"EnsureVolume in memory": {func() (any, error) { return l.client.EnsureVolume(ctx, "u", memory) }, []any{types.UID("u"), memory}, "/var/x"},
-		"EnsureVolume huge":      {func() (any, error) { return l.client.EnsureVolume(ctx, "u", huge) }, []any{types.UID("u"), huge}, "/var/x"},
-		"EnsureVolume local":     {func() (any, error) { return l.client.EnsureVolume(ctx, "u", local) }, []any{types.UID("u"), local}, "/var/x"},
+		}, []any{types.UID("u"), host.Volume{Name: "v", HostPath: "/h", HostPathType: "File"}}, ready},
+		"EnsureVolume in memory": {func() (any, error) { return l.client.EnsureVolume(ctx, "u", memory) }, []any{types.UID("u"), memory}, ready},
+		"EnsureVolume huge":      {func() (any, error) { return l.client.EnsureVolume(ctx, "u", huge) }, []any{types.UID("u"), huge}, ready},
+		"EnsureVolume local":     {func() (any, error) { return l.client.EnsureVolume(ctx, "u", local) }, []any{types.UID("u"), local}, ready},
 		"ReadVolumeFile":         {func() (any, error) { return l.client.ReadVolumeFile(ctx, "u", file) }, []any{types.UID("u"), file}, []byte("end")},
 		"PodUsage":               {func() (any, error) { return l.client.PodUsage(ctx, pod, true) }, []any{pod, true}, &usage},
 		"WriteFiles":             {func() (any, error) { return l.client.WriteFiles(ctx, "u", fileSet) }, []any{types.UID("u"), fileSet}, "/var/x"},

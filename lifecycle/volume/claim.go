@@ -64,7 +64,9 @@ func (s *setUp) claimed(ctx context.Context, v *v1.Volume) (place, error) {
 		if err != nil {
 			return place{}, &operationError{operation: operationFor(block, "SetUp"), volume: pv.Name, block: block, err: err}
 		}
-		return place{path: path, readOnly: readOnly, block: block}, nil
+		// The kubelet labels what it may change. What a hostPath names is the host's own.
+		label := pv.Spec.Local != nil && !readOnly && !block
+		return place{path: path, readOnly: readOnly, block: block, label: label}, nil
 	}
 	return place{}, &operationError{operation: operationFor(block, "SetUp"), volume: pv.Name, block: block, err: fmt.Errorf(
 		"PersistentVolumes of type %s are not mounted by this node; use one of type local or hostPath, with the file system mounted on the host",

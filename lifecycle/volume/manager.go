@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -22,7 +23,7 @@ import (
 // lost.
 type Dirs interface {
 	EnsurePod(ctx context.Context, pod host.Pod, containers []string) error
-	EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (path string, err error)
+	EnsureVolume(ctx context.Context, uid types.UID, volume host.Volume) (host.ReadyVolume, error)
 	EnsureTerminationLog(ctx context.Context, uid types.UID, container string, restartCount int32) (path string, err error)
 	RemovePod(ctx context.Context, uid types.UID, removeLogs bool) error
 }
@@ -53,7 +54,9 @@ type Options struct {
 	NodeLabels func() map[string]string
 	// Allocatable returns what the node can give to pods, nil as long as that is not known.
 	Allocatable func() v1.ResourceList
-	Clock       clock.PassiveClock
+	// Recorder takes the events about what takes long, or is not as the pod wants it.
+	Recorder record.EventRecorder
+	Clock    clock.Clock
 }
 
 // Manager makes volumes ready. See the package documentation for its concurrency.
@@ -83,11 +86,13 @@ type place struct {
 	path string
 	// readOnly says that it is never mounted for writing; block says that it is a disk and not a directory.
 	readOnly, block bool
+	// label says that the runtime gives it the label of the container, although it is not below the pod's directory.
+	label bool
 }
 
 // New returns a Manager.
 func New(o Options) *Manager {
-	return &Manager{opts: o, plugins: append([]Plugin{existing{o.Dirs}}, o.Plugins...), pods: map[types.UID]state{}}
+	return &Manager{opts: o, plugins: append([]Plugin{existing{o.Dirs, o.Recorder, o.Clock}}, o.Plugins...), pods: map[types.UID]state{}}
 }
 
 // Prepare makes the pod's directories and every volume that one of its containers mounts. Once it succeeded it does nothing

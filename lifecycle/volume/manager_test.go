@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -24,11 +25,14 @@ import (
 
 // fakeDirs records what it is asked to do; fail maps a call to its error.
 type fakeDirs struct {
-	calls   []string
-	fail    map[string]error
-	volumes []host.Volume
-	sets    []host.FileSet
-	parts   []host.SubPath
+	// busy is called while a volume is made, otherGroup is the group it stays the one of.
+	busy       func()
+	otherGroup *int64
+	calls      []string
+	fail       map[string]error
+	volumes    []host.Volume
+	sets       []host.FileSet
+	parts      []host.SubPath
 }
 
 var (
@@ -39,7 +43,7 @@ var (
 // newManager returns a Manager on a node that can give 8 GiB.
 func newManager(dirs *fakeDirs, objects *fakeObjects) *Manager {
 	return New(Options{
-		Dirs: dirs, Files: dirs, Objects: objects, Claims: objects, Bundles: objects, Keys: objects, Clock: clock.RealClock{}, NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "here"} },
+		Dirs: dirs, Files: dirs, Objects: objects, Claims: objects, Bundles: objects, Keys: objects, Recorder: &record.FakeRecorder{}, Clock: clock.RealClock{}, NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "here"} },
 		Allocatable: func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Gi")} },
 	})
 }
@@ -54,7 +58,10 @@ func (f *fakeDirs) EnsurePod(_ context.Context, pod host.Pod, containers []strin
 	return f.do("pod %s/%s/%s %v", pod.UID, pod.Namespace, pod.Name, containers)
 }
 
-func (f *fakeDirs) EnsureVolume(_ context.Context, uid types.UID, v host.Volume) (string, error) {
+func (f *fakeDirs) EnsureVolume(_ context.Context, uid types.UID, v host.Volume) (host.ReadyVolume, error) {
+	if f.busy != nil {
+		f.busy()
+	}
 	f.volumes = append(f.volumes, v)
 	path := v.HostPath
 	if v.Local != nil {
@@ -63,7 +70,7 @@ func (f *fakeDirs) EnsureVolume(_ context.Context, uid types.UID, v host.Volume)
 	if v.EmptyDir {
 		path = "/root/pods/" + string(uid) + "/" + v.Name
 	}
-	return path, f.do("volume %s %s type=%q", v.Name, path, v.HostPathType)
+	return host.ReadyVolume{Path: path, OtherGroup: f.otherGroup}, f.do("volume %s %s type=%q", v.Name, path, v.HostPathType)
 }
 
 func (f *fakeDirs) WriteFiles(_ context.Context, uid types.UID, set host.FileSet) (string, error) {

@@ -80,7 +80,8 @@ func (m *Manager) mount(ctx context.Context, in MountInput, i int, places map[st
 	out := &runtimeapi.Mount{
 		HostPath: volumeAt.path, ContainerPath: absolute(mount.MountPath), Propagation: propagation,
 		Readonly: mount.ReadOnly || volumeAt.readOnly || isImage, RecursiveReadOnly: recursive,
-		SelinuxRelabel: kindOf(volume) != "" && !labelledBefore(container, i), // what is the host's own keeps its labels
+		// What is the host's own keeps its labels.
+		SelinuxRelabel: (kindOf(volume) != "" || volumeAt.label) && !labelledBefore(container, i),
 	}
 	switch {
 	case isImage:

@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/tombolo-dev/tombolo/host"
@@ -27,7 +31,11 @@ type Plugin interface {
 }
 
 // existing are PersistentVolumes of types hostPath and local, which name what exists on the host.
-type existing struct{ dirs Dirs }
+type existing struct {
+	dirs     Dirs
+	recorder record.EventRecorder
+	clock    clock.Clock
+}
 
 var _ Plugin = existing{}
 
@@ -51,7 +59,49 @@ func (e existing) SetUp(ctx context.Context, pod *v1.Pod, name string, pv *v1.Pe
 	default:
 		want.HostPath, want.HostPathType = pv.Spec.HostPath.Path, string(ptr.Deref(pv.Spec.HostPath.Type, v1.HostPathUnset))
 	}
-	return e.dirs.EnsureVolume(ctx, pod.UID, want)
+	if want.Local == nil || want.Local.FSGroup == nil {
+		made, err := e.dirs.EnsureVolume(ctx, pod.UID, want)
+		return made.Path, err
+	}
+	return e.give(ctx, pod, pv.Name, want)
+}
+
+// When an event tells that giving a volume to a group takes long, and how often after that: the kubelet's times.
+const (
+	firstNotice = 30 * time.Second
+	nextNotice  = time.Minute
+)
+
+// give makes a volume ready that shall belong to the pod's group. The events are the kubelet's.
+func (e existing) give(ctx context.Context, pod *v1.Pod, pv string, want host.Volume) (string, error) {
+	done := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() { e.tell(pod, pv, done) })
+	made, err := e.dirs.EnsureVolume(ctx, pod.UID, want)
+	close(done)
+	telling.Wait()
+	if made.OtherGroup != nil {
+		e.recorder.Eventf(pod, v1.EventTypeWarning, "AlreadyMountedVolume",
+			"The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *want.Local.FSGroup, pv, *made.OtherGroup)
+	}
+	return made.Path, err
+}
+
+// tell says from time to time that a volume is still being given to a group, until done is closed.
+func (e existing) tell(pod *v1.Pod, pv string, done <-chan struct{}) {
+	timer := e.clock.NewTimer(firstNotice)
+	defer timer.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-timer.C():
+		}
+		e.recorder.Eventf(pod, v1.EventTypeWarning, "VolumePermissionChangeInProgress", "Setting volume ownership for %s/volumes/kubernetes.io~local-volume/%s "+
+			"is taking longer than expected, consider using OnRootMismatch - "+
+			"https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods", pod.UID, pv)
+		timer.Reset(nextNotice)
+	}
 }
 
 // sourceName is what the API calls the type of a PersistentVolume.

@@ -38,3 +38,28 @@ func TestVolumesOfThePodAreLabelled(t *testing.T) {
 		t.Errorf("labelled, by path (-want +got):\n%s", diff)
 	}
 }
+
+// TestClaimsAreLabelledAsFarAsTheyAreThePods: what is local to the node and may be written.
+func TestClaimsAreLabelledAsFarAsTheyAreThePods(t *testing.T) {
+	for name, tt := range map[string]struct {
+		edit func(*v1.Pod, *v1.PersistentVolumeClaim, *v1.PersistentVolume)
+		want bool
+	}{
+		"local":            {withGroup, true},
+		"local, ephemeral": {inline, true},
+		"local read-only":  {readOnly, false},
+		"hostPath":         {withHostPath, false},
+	} {
+		pod, objects := claimed(tt.edit)
+		m := newManager(&fakeDirs{}, objects)
+		if err := m.Prepare(t.Context(), pod, false); err != nil {
+			t.Fatal(err)
+		}
+		c := &pod.Spec.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: "data", MountPath: "/again"})
+		mounts, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: c})
+		if err != nil || len(mounts) != 2 || mounts[0].GetSelinuxRelabel() != tt.want || mounts[1].GetSelinuxRelabel() {
+			t.Errorf("%s: %v, %v", name, mounts, err)
+		}
+	}
+}

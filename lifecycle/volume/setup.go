@@ -67,7 +67,9 @@ func (s *setUp) one(ctx context.Context, v *v1.Volume) (err error) {
 	} else {
 		var want host.Volume
 		if want, err = s.directory(v); err == nil {
-			at.path, err = s.opts.Dirs.EnsureVolume(ctx, s.pod.UID, want)
+			var made host.ReadyVolume
+			made, err = s.opts.Dirs.EnsureVolume(ctx, s.pod.UID, want)
+			at.path = made.Path
 		}
 	}
 	if err != nil {

@@ -69,6 +69,8 @@ type Controller struct {
 	imagesAt    time.Time
 	waitingAt   time.Time
 	registering bool
+	// resolvConf is what was last looked at, nil before.
+	resolvConf *string
 
 	mu sync.Mutex
 	// newest is the node as last computed.
@@ -133,6 +135,7 @@ func (c *Controller) pass(ctx context.Context, parts *sync.WaitGroup) time.Durat
 	c.publish(ctx, node)
 	c.publishImages(ctx, &state)
 	c.reportSkew(&state)
+	c.reportResolvConf(&state)
 	if condition(node.Status.Conditions, v1.NodeReady).Status != v1.ConditionTrue {
 		return notReadyPeriod
 	}

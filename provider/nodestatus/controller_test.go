@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -439,6 +441,33 @@ func TestControllerKeepsImagesOutOfTheCopyInTheAnnotation(t *testing.T) {
 		for key, value := range node.Annotations {
 			if strings.Contains(value, "busybox") {
 				t.Errorf("annotation %s has a copy of the images", key)
+			}
+		}
+	})
+}
+
+func TestControllerReportsAResolvConfThatPodsCannotHaveWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		with := func(content string) machine.State {
+			state := testState()
+			facts := *state.Facts
+			facts.ResolvConf = content
+			state.Facts = &facts
+			return state
+		}
+		long := "search " + strings.Repeat("a.example ", 33)
+		c := run(t, with(long))
+		c.after(time.Minute)
+		if got := c.recorded(); !slices.Contains(got, "CheckLimitsForResolvConf") {
+			t.Errorf("at the start: %q", got)
+		}
+		for content, want := range map[string][]string{long + "b.example": {"CheckLimitsForResolvConf"}, "search a.example": nil} {
+			for range 3 {
+				c.machine.set(with(content))
+				c.after(10 * time.Second)
+			}
+			if d := cmp.Diff(want, c.recorded(), cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("events with %q (-want +got):\n%s", content, d)
 			}
 		}
 	})

@@ -31,6 +31,8 @@ type Config struct {
 	Port   int32
 	// MaxPods is the node's capacity for pods.
 	MaxPods int
+	// ClusterDomain is the domain of the cluster's names, "" if pods get none.
+	ClusterDomain string
 	// KubeletVersion is what the node says its kubelet is; see KubeletVersion.
 	KubeletVersion string
 }

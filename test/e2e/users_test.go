@@ -14,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/tombolo-dev/tombolo/test/images"
 )
 
 // idMap is the mapping of users that a pod's container has, as the kernel says it: inside, on the host, how many.
@@ -34,6 +36,9 @@ func TestPodsWithUserNamespaces(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "tide"}, StringData: map[string]string{"table": "low at nine"},
 	}, metav1.CreateOptions{})
 	must(t, err)
+	shared := filepath.Join(k.dir, "shared")
+	must(t, os.Mkdir(shared, 0o700))
+	k.persistent("shared", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: shared}}, v1.PersistentVolumeFilesystem)
 	own := func(p *v1.Pod) {
 		p.Spec.HostUsers = ptr.To(false)
 		p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr.To[int64](2000)}
@@ -41,15 +46,17 @@ func TestPodsWithUserNamespaces(t *testing.T) {
 			v1.Volume{Name: "disk", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
 			v1.Volume{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}},
 			v1.Volume{Name: "tide", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "tide", DefaultMode: ptr.To[int32](0o400)}}},
+			v1.Volume{Name: "shared", VolumeSource: claim("shared", false)},
+			v1.Volume{Name: "image", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: images.Agnhost, PullPolicy: v1.PullIfNotPresent}}},
 		)
-		for _, name := range []string{"disk", "memory", "tide"} {
+		for _, name := range []string{"disk", "memory", "tide", "shared", "image"} {
 			p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name})
 		}
 	}
 	const script = `set -e
-touch /disk/x /memory/x /marks/$HOSTNAME
+touch /disk/x /memory/x /shared/$HOSTNAME /marks/$HOSTNAME
 echo written > /dev/termination-log
-{ cat /tide/table; echo; stat -c %u:%g /disk/x /memory/x /marks/$HOSTNAME /tide/table; } > /marks/seen-$HOSTNAME
+{ cat /tide/table; echo; stat -c %u:%g /disk/x /memory/x /shared/$HOSTNAME /marks/$HOSTNAME /tide/table /image/agnhost; } > /marks/seen-$HOSTNAME
 mv /marks/seen-$HOSTNAME /marks/done-$HOSTNAME
 trap "exit 0" TERM
 sleep 1d & while :; do wait; done`
@@ -60,7 +67,7 @@ sleep 1d & while :; do wait; done`
 		k.awaitMark("done-" + pod.Name)
 		seen, err := os.ReadFile(k.mark("done-" + pod.Name))
 		must(t, err)
-		if want := "low at nine\n0:2000\n0:2000\n0:0\n0:2000\n"; string(seen) != want {
+		if want := "low at nine\n0:2000\n0:2000\n0:2000\n0:0\n0:2000\n0:0\n"; string(seen) != want {
 			t.Errorf("pod %s sees %q, want %q", pod.Name, seen, want)
 		}
 		var inside, outside, length int
@@ -68,10 +75,12 @@ sleep 1d & while :; do wait; done`
 		if _, err := fmt.Sscan(maps[pod.Name], &inside, &outside, &length); err != nil || inside != 0 || outside < 65536 || outside%65536 != 0 || length != 65536 {
 			t.Errorf("pod %s has the mapping %q", pod.Name, maps[pod.Name])
 		}
-		info, err := os.Stat(k.mark(pod.Name)) // of a hostPath: the mount is mapped, so that root inside is root outside
-		must(t, err)
-		if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 {
-			t.Errorf("the file of pod %s belongs to %d on the host", pod.Name, owner)
+		for _, file := range []string{k.mark(pod.Name), filepath.Join(shared, pod.Name)} { // the mount is mapped, so that root inside is root outside
+			info, err := os.Stat(file)
+			must(t, err)
+			if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 {
+				t.Errorf("%s of pod %s belongs to %d on the host", file, pod.Name, owner)
+			}
 		}
 	}
 	k.requireOneOf([]string{"pids.max=200"}, k.groupFile(a, "", "pids.max"))

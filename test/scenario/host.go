@@ -79,9 +79,9 @@ func (h *Host) EnsurePod(ctx context.Context, pod host.Pod, _ []string) error {
 }
 
 // EnsureVolume returns where the volume would be.
-func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, v host.Volume) (string, error) {
+func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, v host.Volume) (host.ReadyVolume, error) {
 	err := h.call(ctx, "EnsureVolume", uid, func(context.Context) error { return nil })
-	return path.Join("/root-dir/pods", string(uid), "volumes", v.Name), err
+	return host.ReadyVolume{Path: path.Join("/root-dir/pods", string(uid), "volumes", v.Name)}, err
 }
 
 // WriteFiles returns where the volume would be.
