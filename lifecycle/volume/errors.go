@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/containerd/errdefs"
 )
 
 // Reasons of events, the kubelet's.
@@ -33,7 +35,7 @@ func (e *SetUpError) Error() string {
 	case errors.As(e.Err, &operation):
 		return e.Err.Error()
 	default:
-		return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
+		return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", e.Volume, textOf(e.Err))
 	}
 }
 
@@ -48,6 +50,15 @@ func (e *SetUpError) Reason() string {
 
 // Unwrap returns what the host said.
 func (e *SetUpError) Unwrap() error { return e.Err }
+
+// textOf is what an error of the host says, without the words for its class, which are not for users.
+func textOf(err error) string {
+	text := err.Error()
+	for _, class := range []error{errdefs.ErrFailedPrecondition, errdefs.ErrInvalidArgument, errdefs.ErrPermissionDenied} {
+		text = strings.TrimSuffix(text, ": "+class.Error())
+	}
+	return text
+}
 
 // unprocessedError says that it is not known what a volume is made of.
 type unprocessedError struct{ text string }
@@ -64,7 +75,7 @@ type operationError struct {
 
 // Error returns the kubelet's text.
 func (e *operationError) Error() string {
-	return fmt.Sprintf("%s failed for volume %q : %v", e.operation, e.volume, e.err)
+	return fmt.Sprintf("%s failed for volume %q : %s", e.operation, e.volume, textOf(e.err))
 }
 
 // Unwrap returns what went wrong.

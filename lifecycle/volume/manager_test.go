@@ -178,7 +178,7 @@ func TestPrepareFollowsAnEphemeralContainerThatIsAdded(t *testing.T) {
 
 func TestPrepareTellsOfEveryBrokenVolumeAndTriesAgain(t *testing.T) {
 	dirs := &fakeDirs{fail: map[string]error{
-		`volume etc /etc/app type=""`:           errors.New("hostPath type check failed: /etc/app is not a directory"),
+		`volume etc /etc/app type=""`:           fmt.Errorf("hostPath type check failed: /etc/app is not a directory: %w", errdefs.ErrFailedPrecondition),
 		`volume sock /run/x.sock type="Socket"`: errors.New("hostPath type check failed: /run/x.sock is not a socket file"),
 	}}
 	m := newManager(dirs, nil)
