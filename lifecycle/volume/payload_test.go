@@ -385,3 +385,40 @@ func TestAPodThatWaitsTooLongIsToldSo(t *testing.T) {
 		clk.Step(Timeout)
 	}
 }
+
+// TestTokenThatExpiredWhileTheHostWasAwayIsReplaced by the newest one, and without anybody asking for the volume anew.
+func TestTokenThatExpiredWhileTheHostWasAwayIsReplaced(t *testing.T) {
+	dirs, objects := &fakeDirs{}, someObjects()
+	m := newManager(dirs, objects)
+	pod := podWith(projected(v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "t", ExpirationSeconds: ptr.To[int64](600)}}))
+	if err := m.Prepare(t.Context(), pod, false); err != nil {
+		t.Fatal(err)
+	}
+	dirs.fail = map[string]error{"write /root/pods/u/v": errdefs.ErrUnavailable}
+	for _, objects.token = range []string{"second", "third"} {
+		if err := m.Refresh(t.Context(), pod); !errdefs.IsUnavailable(err) {
+			t.Errorf("while the host is away: %v", err)
+		}
+	}
+	dirs.fail = nil
+	if err := m.Refresh(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	last := dirs.sets[len(dirs.sets)-1]
+	if diff := cmp.Diff([]string{`third for "" of 600 s`}, contents(last)); diff != "" {
+		t.Errorf("the host has (-want +got):\n%s", diff)
+	}
+	writes := len(dirs.sets)
+	if err := m.Refresh(t.Context(), pod); err != nil || len(dirs.sets) != writes {
+		t.Errorf("it is written again: %d writes instead of %d, %v", len(dirs.sets), writes, err)
+	}
+}
+
+// contents are what the files of a set say.
+func contents(set host.FileSet) []string {
+	out := make([]string, 0, len(set.Files))
+	for _, f := range set.Files {
+		out = append(out, string(f.Data))
+	}
+	return out
+}

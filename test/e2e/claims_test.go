@@ -96,6 +96,10 @@ func TestClaimsBoundToTheHostsDirectoriesAreMounted(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(local, "sub/dir/deep")); err != nil {
 		t.Error(err)
 	}
+	other := k.create(k.pod("other", "exec sleep 1d", volumes(map[string]v1.VolumeSource{"local": claim("local", false)}), func(p *v1.Pod) {
+		p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr.To[int64](8765)}
+	}))
+	k.awaitEvent(other, "AlreadyMountedVolume", "The requested fsGroup is 8765, but the volume "+k.namespace+"-local has GID 4321. The volume may not be shareable.")
 	k.remove(writer)
 	k.awaitGone(writer, usual)
 	for _, file := range []string{filepath.Join(local, "new"), filepath.Join(local, "old"), filepath.Join(path, "old")} {
