@@ -6,6 +6,7 @@ package builder
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -140,21 +141,35 @@ func commands(ctx context.Context, t target, output string) ([]*exec.Cmd, error)
 		return goCommands(ctx, t, output)
 	}
 
+	root, err := sources(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if t.File != "" {
+		return []*exec.Cmd{exec.CommandContext(ctx, "cp", filepath.Join(root, t.File), output)}, nil
+	}
+	compile := exec.CommandContext(ctx, "gcc", append([]string{"-o", output}, cArguments(t.Part, t.version)...)...)
+	compile.Dir = root
+	return []*exec.Cmd{compile}, nil
+}
+
+// sources downloads the part's module and returns the folder it is in.
+func sources(ctx context.Context, t target) (string, error) {
 	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", t.Module)
 	download.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
 	download.Dir = t.folder
-	if out, err := download.Output(); err != nil {
-		return nil, fmt.Errorf("downloading %s: %w\n%s", t.Module, err, out)
-	}
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", t.Module)
-	list.Env, list.Dir = download.Env, t.folder
-	root, err := list.Output()
+	out, err := download.Output()
 	if err != nil {
-		return nil, fmt.Errorf("finding the sources of %s: %w", t.Module, err)
+		return "", fmt.Errorf("downloading %s: %w\n%s", t.Module, err, out)
 	}
-	compile := exec.CommandContext(ctx, "gcc", append([]string{"-o", output}, cArguments(t.Part, t.version)...)...)
-	compile.Dir = strings.TrimSpace(string(root))
-	return []*exec.Cmd{compile}, nil
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return "", fmt.Errorf("finding the sources of %s: %w", t.Module, err)
+	}
+	if module.Dir == "" {
+		return "", fmt.Errorf("finding the sources of %s: the go command names no folder:\n%s", t.Module, out)
+	}
+	return module.Dir, nil
 }
 
 // goCommands returns what makes a Go program or a test binary.

@@ -91,6 +91,28 @@ func TestBuildOfATestBinaryRunsItsTests(t *testing.T) {
 	}
 }
 
+func TestFileOfAModuleIsKeptAsItIs(t *testing.T) {
+	const file = "api/openapi-spec/swagger.json"
+	cache := t.TempDir()
+	b := New("../../parts", cache, &bytes.Buffer{})
+	// The module is there: this very file is pinned for make unit.
+	built, err := buildOne(t.Context(), b, openAPI("kubernetes", "1.37"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := sources(t.Context(), built)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(built.binary); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v, want %d", len(got), err, len(want))
+	}
+}
+
 func TestBuildThatWasInterruptedIsNotTakenForDone(t *testing.T) {
 	pins, p := fakePins(t, goodProgram)
 	b := New(pins, t.TempDir(), &bytes.Buffer{})

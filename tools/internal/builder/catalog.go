@@ -17,7 +17,7 @@ type Part struct {
 	Folder string
 	// Module is the module path whose version is the part's version.
 	Module string
-	// Package is the main package, or the tested one if Test is set, or "" for a part made from C sources.
+	// Package is the main package, or the tested one if Test is set, or "" for a part made from C sources, or for a File.
 	Package string
 	// Test makes the part the test binary of Package.
 	Test bool
@@ -32,6 +32,8 @@ type Part struct {
 	CSources []string
 	// CFlags are given to the C compiler; "{version}" as in Vars.
 	CFlags []string
+	// File makes the part a file of the module, as it is there, by its path relative to the module's root.
+	File string
 	// Needs are the system packages the build of this part needs, by the names of debian.Known.
 	Needs []string
 }
@@ -62,6 +64,11 @@ func kubernetesTest(name, pkg string) Part {
 	p := kubernetesPart(name, pkg)
 	p.Test = true
 	return p
+}
+
+// openAPI is the description of the API by the version of Kubernetes that a folder pins.
+func openAPI(folder, version string) Part {
+	return Part{Name: "openapi-" + version + ".json", Folder: folder, Module: kubernetes, File: "api/openapi-spec/swagger.json"}
 }
 
 func containerdPart(name string) Part {
@@ -102,6 +109,11 @@ func Catalogue() []Part {
 		goPart("buf", "buf", "github.com/bufbuild/buf", "cmd/buf"),
 		gotestsum,
 		helm,
+		goPart("helm-unittest", "helm-unittest", "github.com/helm-unittest/helm-unittest", "cmd/helm-unittest"),
+		goPart("kubeconform", "kubeconform", "github.com/yannh/kubeconform", "cmd/kubeconform"),
+		openAPI("kubernetes-1.35", "1.35"),
+		openAPI("kubernetes-1.36", "1.36"),
+		openAPI("kubernetes", "1.37"),
 		goPart("golangci-lint", "golangci-lint", "github.com/golangci/golangci-lint/v2", "cmd/golangci-lint"),
 
 		cniPart("main", "bridge"),
@@ -142,7 +154,11 @@ func Sets() []Set {
 	return []Set{
 		{Name: "generate", Why: "code generation", Parts: []string{"protoc-gen-go", "protoc-gen-go-grpc", "buf"}},
 		{Name: "lint", Why: "make lint", Parts: []string{"golangci-lint"}},
-		{Name: "unit", Why: "make unit", Parts: []string{"gotestsum", "helm"}, Needs: []string{"gcc", "libc6-dev"}}, // -race is cgo
+		{
+			Name: "unit", Why: "make unit",
+			Parts: []string{"gotestsum", "helm", "helm-unittest", "kubeconform", "openapi-1.35.json", "openapi-1.36.json", "openapi-1.37.json"},
+			Needs: []string{"gcc", "libc6-dev"}, // -race is cgo
+		},
 		{
 			Name: "testbed", Why: "test/testbed: control plane, hosts and images",
 			Parts: []string{

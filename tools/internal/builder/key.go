@@ -63,12 +63,16 @@ func expand(text, version string) string {
 // key is the hash of everything that decides what the binary of a part is.
 func key(p Part, pinned pin, toolchain string) string {
 	h := sha256.New()
-	for _, field := range []string{
+	fields := []string{
 		string(pinned.goMod), string(pinned.goSum), toolchain, p.Package,
 		strings.Join(goArguments(p, pinned.version), "\x00"),
 		strings.Join(cArguments(p, pinned.version), "\x00"),
 		fmt.Sprint(p.Cgo, p.Test),
-	} {
+	}
+	if p.File != "" {
+		fields = append(fields, p.File)
+	}
+	for _, field := range fields {
 		// The length keeps two lists of fields apart that would read the same when joined.
 		fmt.Fprintf(h, "%d:%s", len(field), field)
 	}

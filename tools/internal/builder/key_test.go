@@ -28,6 +28,7 @@ func TestKeyChangesWithEverythingThatGoesIntoTheBinary(t *testing.T) {
 		"go.sum":    func(_ *Part, n *pin, _ *string) { n.goSum = []byte("sum2") },
 		"boundary":  func(_ *Part, n *pin, _ *string) { n.goMod, n.goSum = []byte("module ms"), []byte("um") },
 		"toolchain": func(_ *Part, _ *pin, tc *string) { *tc = "go1.27.0 linux/amd64" },
+		"file":      func(p *Part, _ *pin, _ *string) { p.File = "x.json" },
 		"c flags":   func(p *Part, _ *pin, _ *string) { p.CSources, p.CFlags = []string{"x.c"}, []string{"-O2"} },
 	}
 	for name, change := range tests {
@@ -132,8 +133,14 @@ func TestCatalogueIsConsistent(t *testing.T) {
 			t.Errorf("part %s is listed twice", p.Name)
 		}
 		seen[p.Name] = true
-		if (p.Package == "") == (len(p.CSources) == 0) {
-			t.Errorf("part %s: want a Go package or C sources", p.Name)
+		ways := 0
+		for _, way := range []bool{p.Package != "", len(p.CSources) > 0, p.File != ""} {
+			if way {
+				ways++
+			}
+		}
+		if ways != 1 {
+			t.Errorf("part %s: want a Go package, C sources or a file", p.Name)
 		}
 		if _, err := readPin("../../parts/"+p.Folder, p.Module); err != nil {
 			t.Errorf("part %s: %v", p.Name, err)
