@@ -32,6 +32,11 @@ build: ## Build bin/tombolo
 image: ## Assemble bin/tombolo-image.tar, the container image for amd64 and arm64, and its bills of materials, without a builder
 	go run -C tools ./cmd/image -version $(VERSION) -out $(CURDIR)/bin/tombolo-image.tar
 
+.PHONY: image-dockerfile
+image-dockerfile: ## Build the Dockerfile with buildah, twice, and compare it with the image that make image assembles; on Debian as root
+	@$(PARTS) system buildah busybox-static ca-certificates
+	go run -C tools ./cmd/dockerfile -version $(VERSION)
+
 .PHONY: demo
 demo: build ## Show it: a cluster, a remote host, and a pod that kubectl creates, reads, enters and deletes; needs root
 	@$(PARTS) build testbed

@@ -44,7 +44,7 @@ func run(ctx context.Context, version, name, out string, archs []string) error {
 	if err != nil {
 		return err
 	}
-	stamps := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s -X main.date=%s", version, commit(ctx), created.UTC().Format(time.RFC3339))
+	stamp := image.Stamp{Version: version, Commit: commit(ctx), Created: created}
 	work, err := os.MkdirTemp("", "tombolo-build-")
 	if err != nil {
 		return err
@@ -53,11 +53,8 @@ func run(ctx context.Context, version, name, out string, archs []string) error {
 	programs := map[string][]byte{}
 	for _, arch := range archs {
 		file := filepath.Join(work, arch)
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", file, "./cmd/tombolo")
-		cmd.Dir = ".."
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("building for %s: %w\n%s", arch, err, text)
+		if err := image.Build(ctx, "..", arch, stamp, file); err != nil {
+			return err
 		}
 		if programs[arch], err = os.ReadFile(file); err != nil {
 			return err

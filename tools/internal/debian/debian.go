@@ -28,6 +28,8 @@ func known() map[string]probe {
 	return map[string]probe{
 		"bash-static":     {files: []string{"/bin/bash-static", "/usr/bin/bash-static"}, static: true},
 		"busybox-static":  {files: []string{"/bin/busybox", "/usr/bin/busybox"}, static: true}, // the package busybox is not
+		"buildah":         {command: "buildah"},
+		"ca-certificates": {files: []string{"/etc/ssl/certs/ca-certificates.crt"}},
 		"e2fsprogs":       {command: "mkfs.ext4"},
 		"gcc":             {command: "gcc"},
 		"iproute2":        {command: "ip"},
