@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/host/policy"
+	"github.com/tombolo-dev/tombolo/test/docs"
 )
 
 const repository = "../.."
@@ -162,6 +165,37 @@ func argumentsTaken(cmd *cobra.Command) error {
 		return nil
 	}
 	return cmd.Args(cmd, cmd.Flags().Args())
+}
+
+// TestSettingsInDocumentsAreTaken: those of tombolo itself. test/docs looks at what else the documents have in YAML.
+func TestSettingsInDocumentsAreTaken(t *testing.T) {
+	blocks, err := docs.All(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, b := range blocks {
+		if b.Language != "yaml" || !strings.HasPrefix(b.Text, "apiVersion: tombolo.dev/") {
+			continue
+		}
+		found++
+		if strings.Contains(b.Text, "kind: HostPolicy\n") {
+			if _, err := policy.Parse([]byte(b.Text), policy.Dirs{Pods: "/var/lib/tombolo/pods", Logs: "/var/log/pods"}); err != nil {
+				t.Errorf("%s: %v", b.Name(), err)
+			}
+			continue
+		}
+		file := filepath.Join(t.TempDir(), "settings.yaml")
+		if err := os.WriteFile(file, []byte(b.Text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, out, errs := execute("config", "check", file); code != exitSuccess {
+			t.Errorf("%s: %s%s", b.Name(), out, errs)
+		}
+	}
+	if found < 2 {
+		t.Errorf("only %d were found", found)
+	}
 }
 
 var metricName = regexp.MustCompile(`\b(tombolo|kubelet|prober)_[a-z_]*[a-z]`)
