@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,8 @@ type site struct {
 	account               string
 	serviceAccount        string
 	metricsAddress        string
+	// hostBinary and nodeBinary are what runs instead of the binary under test.
+	hostBinary, nodeBinary string
 
 	host               *testbed.Host
 	ssh                *testbed.SSHServer
@@ -233,7 +236,7 @@ func (s *site) marks() string { return filepath.Join(s.host.Dir(), "marks") }
 
 // startHost starts tombolo host.
 func (s *site) startHost() (err error) {
-	command := append(slices.Clone(s.hostRights), s.env.binary)
+	command := append(slices.Clone(s.hostRights), cmp.Or(s.hostBinary, s.env.binary))
 	way := []string{"--listen", s.linkAddress(), "--metrics-address", net.JoinHostPort(s.host.Address().String(), hostMetricsPort)}
 	if s.reverse {
 		way = []string{"--connect", s.listenAddress()}
@@ -252,10 +255,11 @@ func (s *site) startHost() (err error) {
 // startNode starts tombolo node.
 func (s *site) startNode() (err error) {
 	const program = "tombolo-node"
+	binary := cmp.Or(s.nodeBinary, s.env.binary)
 	if s.inProcess {
-		s.nodeProc, err = s.host.Run(program, s.host.Command(context.Background(), s.env.binary, s.nodeCommand...))
+		s.nodeProc, err = s.host.Run(program, s.host.Command(context.Background(), binary, s.nodeCommand...))
 	} else {
-		s.nodeProc, err = s.env.cluster.Run(s.name+"-"+program, s.env.cluster.Command(context.Background(), s.env.binary, s.nodeCommand...))
+		s.nodeProc, err = s.env.cluster.Run(s.name+"-"+program, s.env.cluster.Command(context.Background(), binary, s.nodeCommand...))
 	}
 	return err
 }
