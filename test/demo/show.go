@@ -123,11 +123,11 @@ func fetch(ctx context.Context, out io.Reader) error {
 
 // deletePod deletes the pod while its log is followed, so that the preStop hook is seen at work.
 func (d *demo) deletePod(ctx context.Context) error {
-	fmt.Printf("\n$ kubectl logs -f demo -c worker --tail=0 & kubectl delete pod demo\n")
+	fmt.Printf("\n$ kubectl logs -f demo -c worker & kubectl delete pod demo\n")
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var seen bytes.Buffer
-	follow := d.kubectl(ctx, "logs", "-f", "demo", "-c", "worker", "--tail=0")
+	follow := d.kubectl(ctx, "logs", "-f", "demo", "-c", "worker")
 	follow.Stdout = io.MultiWriter(os.Stdout, &seen)
 	if err := follow.Start(); err != nil {
 		return fmt.Errorf("starting kubectl logs: %w", err)
