@@ -49,29 +49,47 @@ func TestBlocksOfADocument(t *testing.T) {
 
 // TestEveryCommandIsRunOrHasAReason: a new block of commands is run by an end-to-end test, or it is said why not.
 func TestEveryCommandIsRunOrHasAReason(t *testing.T) {
-	left := map[Key]bool{}
-	run := Run()
-	for _, key := range run {
-		left[key] = true
-	}
-	reasons := NotRun()
-	for key, why := range reasons {
-		if left[key] || why == "" {
-			t.Errorf("%v is run and is not run, or has no reason", key)
-		}
-		left[key] = true
-	}
+	run, reasons := Run(), NotRun()
+	found := map[Key]bool{}
 	for _, b := range blocks(t) {
 		if !b.IsShell() {
 			continue
 		}
-		if _, listed := reasons[b.Key()]; !listed && !slices.Contains(run, b.Key()) {
-			t.Errorf("%s: %q is neither in Run nor in NotRun", b.Name(), b.First())
+		if found[b.Key()] {
+			t.Errorf("%s begins like another block of the document", b.Name())
 		}
-		delete(left, b.Key())
+		found[b.Key()] = true
+		if (run[b.Key()] == "") == (reasons[b.Key()] == "") {
+			t.Errorf("%s: %q must be in one of Run and NotRun", b.Name(), b.First())
+		}
 	}
-	for key := range left {
-		t.Errorf("%v is in no document", key)
+	for _, keys := range []map[Key]string{run, reasons} {
+		for key := range keys {
+			if !found[key] {
+				t.Errorf("%v is in no document", key)
+			}
+		}
+	}
+}
+
+// TestWhoRunsCommandsIsATest: the end-to-end tests that are named exist. Each fails if it has not run all that is named here.
+func TestWhoRunsCommandsIsATest(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(repository, "test/*/*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	for _, test := range Run() {
+		if !strings.Contains(source.String(), "\nfunc "+test+"(t *testing.T) {\n") {
+			t.Errorf("there is no %s", test)
+		}
 	}
 }
 
