@@ -130,7 +130,7 @@ func (a *fakeAPI) GetPod(_ context.Context, namespace, name string) (*v1.Pod, er
 	return nil, fmt.Errorf("pods %q: %w", name, errdefs.ErrNotFound)
 }
 
-func (a *fakeAPI) PatchPodStatus(_ context.Context, n types.NamespacedName, uid types.UID, patch []byte) (*v1.Pod, error) {
+func (a *fakeAPI) PatchPodStatus(_ context.Context, n types.NamespacedName, uid types.UID, _ string, patch []byte) (*v1.Pod, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	old, ok := a.pods[uid]

@@ -88,7 +88,7 @@ func TestPodThatAnotherWriterFailedIsStopped(t *testing.T) {
 		w.api.create(testPod("a"))
 		w.eventually("running", 10*time.Second, w.running("a"))
 		patch := []byte(`{"phase":"Failed","reason":"NodeLost"}`)
-		if _, err := w.api.PatchPodStatus(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod-a"}, "a", patch); err != nil {
+		if _, err := w.api.PatchPodStatus(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod-a"}, "a", "", patch); err != nil {
 			t.Fatal(err)
 		}
 		w.eventually("stopped", 40*time.Second, func() bool { return len(w.cri.Running("a")) == 0 })

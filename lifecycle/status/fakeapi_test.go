@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,8 @@ type fail struct {
 	hang bool
 	// after lets the call have its effect first: only the answer is lost.
 	after bool
+	// err is its error instead of the one that says that the API cannot be reached.
+	err error
 	// held lets the call have its effect and keeps its good answer until the channel is closed.
 	held chan struct{}
 }
@@ -135,7 +138,7 @@ func (f *fakeAPI) do(ctx context.Context, call string, effect func() error) erro
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return errDown
+	return cmp.Or(how.err, errDown)
 }
 
 func (f *fakeAPI) GetPod(ctx context.Context, namespace, name string) (pod *v1.Pod, err error) {
@@ -148,11 +151,16 @@ func (f *fakeAPI) GetPod(ctx context.Context, namespace, name string) (pod *v1.P
 	return pod, err
 }
 
-func (f *fakeAPI) PatchPodStatus(ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte) (pod *v1.Pod, err error) {
+func (f *fakeAPI) PatchPodStatus(
+	ctx context.Context, name types.NamespacedName, uid types.UID, version string, patch []byte,
+) (pod *v1.Pod, err error) {
 	err = f.do(ctx, "patch "+name.Name, func() error {
 		stored, err := f.same(name, uid)
 		if err != nil {
 			return err
+		}
+		if version != "" && version != stored.ResourceVersion {
+			return errors.Join(errdefs.ErrConflict, errors.New("another version"))
 		}
 		before, err := json.Marshal(stored.Status)
 		if err != nil {

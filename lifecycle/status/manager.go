@@ -82,7 +82,8 @@ type entry struct {
 	gone bool
 	// withheld says that a terminal phase waits for the last container to stop.
 	withheld bool
-	// api is the newest copy of the object that was seen, from the watch or in an answer. Nil if none was.
+	// api is the newest copy of the object that was seen, from the watch or in an answer. One without a resource version is
+	// that of a static pod, which is not from the API.
 	api *v1.Pod
 	// accepted is the status that the API had after the last write. It may lack what an older API server does not know.
 	accepted *v1.PodStatus
@@ -180,7 +181,7 @@ func (m *Manager) update(pod *v1.Pod, finish bool, change func(last *v1.PodStatu
 		log.Info("phase changed", "from", last.Phase, "to", next.Phase, "reason", next.Reason)
 	}
 	if e == nil {
-		e = &entry{uid: pod.UID, name: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}}
+		e = &entry{uid: pod.UID, name: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, api: pod}
 		m.pods[pod.UID] = e
 	} else if equal(&e.status, &next) && !e.withheld && !finish && pod.DeletionTimestamp == nil {
 		return
@@ -244,6 +245,15 @@ func (m *Manager) Retain(desired map[types.UID]struct{}) {
 			delete(m.refused, uid)
 		}
 	}
+}
+
+// known returns a copy of the object that the next write may be made from, nil if it has to be read: because the API has
+// never shown it, or the last call failed, of which nobody knows what it did.
+func (e *entry) known() *v1.Pod {
+	if e.api == nil || e.api.ResourceVersion == "" || e.failures > 0 {
+		return nil
+	}
+	return e.api
 }
 
 // differs says whether another writer has changed our part of the API's copy since our last write.

@@ -16,8 +16,9 @@ type Sink interface {
 	// GetPod reads the pod past every cache. NotFound means that it does not exist.
 	GetPod(ctx context.Context, namespace, name string) (*v1.Pod, error)
 	// PatchPodStatus applies a strategic merge patch to the status of the pod and returns the pod as it is then. If the
-	// pod of that name has another UID nothing is changed and the error is Conflict.
-	PatchPodStatus(ctx context.Context, pod types.NamespacedName, uid types.UID, patch []byte) (*v1.Pod, error)
+	// pod of that name has another UID, or another resource version than the one that is given, nothing is changed and the
+	// error is Conflict. Without a version any will do.
+	PatchPodStatus(ctx context.Context, pod types.NamespacedName, uid types.UID, version string, patch []byte) (*v1.Pod, error)
 	// DeletePod removes the pod's object without a grace period. If the pod of that name has another UID nothing is
 	// removed and the error is Conflict.
 	DeletePod(ctx context.Context, pod types.NamespacedName, uid types.UID) error

@@ -17,8 +17,10 @@ import (
 
 // snapshot is what one sync works with.
 type snapshot struct {
-	uid      types.UID
-	name     types.NamespacedName
+	uid  types.UID
+	name types.NamespacedName
+	// known is a copy of the object to compare with, nil if it has to be read.
+	known    *v1.Pod
 	status   v1.PodStatus
 	version  uint64
 	changed  time.Time
@@ -39,7 +41,7 @@ type result struct {
 func (m *Manager) sync(ctx context.Context, e *entry) {
 	m.mu.Lock()
 	s := snapshot{
-		uid: e.uid, name: e.name, status: e.status, version: e.version, changed: e.changed, finished: e.finished,
+		uid: e.uid, name: e.name, known: e.known(), status: e.status, version: e.version, changed: e.changed, finished: e.finished,
 	}
 	e.changed = time.Time{}
 	m.mu.Unlock()
@@ -110,8 +112,16 @@ func (m *Manager) retry(e *entry, err error) {
 	e.due = m.clock.Now().Add(pause)
 }
 
-// write reads the object, sends what differs from it, and deletes it if it may go.
+// write sends what differs from the object as it is known, provided that it still is that version. Only if it is not, or
+// none is known, the object is read.
 func (m *Manager) write(ctx context.Context, s snapshot) result {
+	if s.known != nil {
+		r := m.send(ctx, s, s.known, s.known.ResourceVersion)
+		// A refusal may be about another pod of the name, which is not on this node.
+		if !errdefs.IsConflict(r.err) && !errdefs.IsPermissionDenied(r.err) {
+			return r
+		}
+	}
 	api, err := m.get(ctx, s)
 	if err != nil {
 		return m.failed("get", fmt.Errorf("reading the pod: %w", err))
@@ -119,6 +129,12 @@ func (m *Manager) write(ctx context.Context, s snapshot) result {
 	if api.UID != s.uid {
 		return result{gone: true}
 	}
+	return m.send(ctx, s, api, "")
+}
+
+// send sends what differs from a copy of the object, if the API has that version or none is named, and deletes the object if
+// it may go.
+func (m *Manager) send(ctx context.Context, s snapshot, api *v1.Pod, version string) result {
 	couldRun := m.couldRun(s.uid)
 	merged, withheld := merge(&api.Status, &s.status, couldRun, m.clock.Now())
 	diff, err := patch(&api.Status, merged)
@@ -126,7 +142,7 @@ func (m *Manager) write(ctx context.Context, s snapshot) result {
 		return m.failed("patch", err)
 	}
 	if diff != nil {
-		if api, err = m.patch(ctx, s, diff); err != nil {
+		if api, err = m.patch(ctx, s, version, diff); err != nil {
 			return m.failed("patch", fmt.Errorf("patching the status: %w", err))
 		}
 	}
@@ -155,10 +171,10 @@ func (m *Manager) get(ctx context.Context, s snapshot) (*v1.Pod, error) {
 	return m.sink.GetPod(ctx, s.name.Namespace, s.name.Name)
 }
 
-func (m *Manager) patch(ctx context.Context, s snapshot, diff []byte) (*v1.Pod, error) {
+func (m *Manager) patch(ctx context.Context, s snapshot, version string, diff []byte) (*v1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.callTimeout)
 	defer cancel()
-	return m.sink.PatchPodStatus(ctx, s.name, s.uid, diff)
+	return m.sink.PatchPodStatus(ctx, s.name, s.uid, version, diff)
 }
 
 func (m *Manager) delete(ctx context.Context, s snapshot) error {

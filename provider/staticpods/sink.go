@@ -32,9 +32,11 @@ func (s *Sink) GetPod(ctx context.Context, namespace, name string) (*v1.Pod, err
 }
 
 // PatchPodStatus patches the status of a pod or of its mirror pod, which shows a static pod that went away until it has ended.
-func (s *Sink) PatchPodStatus(ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte) (*v1.Pod, error) {
+func (s *Sink) PatchPodStatus(
+	ctx context.Context, name types.NamespacedName, uid types.UID, version string, patch []byte,
+) (*v1.Pod, error) {
 	if !s.Mux.mirrors.knows(name, uid) {
-		return s.Base.PatchPodStatus(ctx, name, uid, patch)
+		return s.Base.PatchPodStatus(ctx, name, uid, version, patch)
 	}
 	mirror, err := s.Base.GetPod(ctx, name.Namespace, name.Name)
 	if err != nil {
@@ -43,7 +45,7 @@ func (s *Sink) PatchPodStatus(ctx context.Context, name types.NamespacedName, ui
 	if !isMirror(mirror) || staticUID(mirror) != uid {
 		return nil, fmt.Errorf("patching the mirror pod of %s: %w", name, errdefs.ErrNotFound)
 	}
-	patched, err := s.Base.PatchPodStatus(ctx, name, mirror.UID, patch)
+	patched, err := s.Base.PatchPodStatus(ctx, name, mirror.UID, version, patch)
 	if err != nil {
 		return nil, err
 	}

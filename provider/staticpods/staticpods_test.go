@@ -421,7 +421,7 @@ func TestMirrorPodStaysUntilTheStaticPodHasStopped(t *testing.T) {
 		}
 		w.runs.Store(false)
 		w.show(lifecycle.PodUpdated, m) // its status is about to be written
-		ended, err := sink.PatchPodStatus(t.Context(), nameOf(m), staticUID(m), []byte(`{"phase":"Failed"}`))
+		ended, err := sink.PatchPodStatus(t.Context(), nameOf(m), staticUID(m), "", []byte(`{"phase":"Failed"}`))
 		if err != nil || w.mirror().Status.Phase != v1.PodFailed {
 			t.Fatalf("PatchPodStatus = %v, %v; want how it ended to be shown", ended, err)
 		}
@@ -461,7 +461,7 @@ func TestStaticPodThatComesBackGetsANewMirrorPodInPlaceOfTheOneThatShowsItsEnd(t
 		w.expect("moved back while it stops", w.events(), "added web-n")
 		sink := &Sink{Base: statussink.New(w.client, "n"), Mux: w.mux}
 		w.runs.Store(false)
-		if _, err := sink.PatchPodStatus(t.Context(), nameOf(m), staticUID(m), []byte(`{"phase":"Failed"}`)); err != nil {
+		if _, err := sink.PatchPodStatus(t.Context(), nameOf(m), staticUID(m), "", []byte(`{"phase":"Failed"}`)); err != nil {
 			t.Fatal(err)
 		}
 		w.show(lifecycle.PodUpdated, w.mirror())
@@ -541,7 +541,7 @@ func TestStatusOfAStaticPodGoesToItsMirrorPod(t *testing.T) {
 		if err != nil || got.UID != static {
 			t.Fatalf("GetPod = %v, %v, want the static pod's UID", got, err)
 		}
-		if got, err = sink.PatchPodStatus(context.Background(), name, static, []byte(`{"phase":"Running"}`)); err != nil || got.UID != static {
+		if got, err = sink.PatchPodStatus(context.Background(), name, static, "", []byte(`{"phase":"Running"}`)); err != nil || got.UID != static {
 			t.Fatalf("PatchPodStatus = %v, %v", got, err)
 		}
 		if m := w.mirror(); m.Status.Phase != v1.PodRunning || m.UID == static {

@@ -48,9 +48,11 @@ func (s *Sink) GetPod(ctx context.Context, namespace, name string) (*v1.Pod, err
 }
 
 // PatchPodStatus applies a strategic merge patch of the pod's status field and returns the pod as it is then. The API
-// server refuses the patch with Conflict if the pod has another UID.
-func (s *Sink) PatchPodStatus(ctx context.Context, pod types.NamespacedName, uid types.UID, patch []byte) (*v1.Pod, error) {
-	body, err := withUID(uid, patch)
+// server refuses the patch with Conflict if the pod has another UID, or another resource version unless none is given.
+func (s *Sink) PatchPodStatus(
+	ctx context.Context, pod types.NamespacedName, uid types.UID, version string, patch []byte,
+) (*v1.Pod, error) {
+	body, err := withPreconditions(uid, version, patch)
 	if err != nil {
 		return nil, err
 	}
@@ -72,16 +74,17 @@ func (s *Sink) DeletePod(ctx context.Context, pod types.NamespacedName, uid type
 	return apierr.Classify(err)
 }
 
-// withUID makes the patch of a pod from that of its status. The UID cannot be changed, so that naming it makes it a
-// precondition.
-func withUID(uid types.UID, statusPatch []byte) ([]byte, error) {
+// withPreconditions makes the patch of a pod from that of its status. UID and resource version cannot be changed, so that
+// naming them makes them preconditions.
+func withPreconditions(uid types.UID, version string, statusPatch []byte) ([]byte, error) {
 	type metadata struct {
-		UID types.UID `json:"uid"`
+		UID             types.UID `json:"uid"`
+		ResourceVersion string    `json:"resourceVersion,omitempty"`
 	}
 	body, err := json.Marshal(struct {
 		Metadata metadata        `json:"metadata"`
 		Status   json.RawMessage `json:"status"`
-	}{metadata{uid}, statusPatch})
+	}{metadata{uid, version}, statusPatch})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the status patch: %w", err)
 	}

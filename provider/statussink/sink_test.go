@@ -38,7 +38,7 @@ func testPod() *v1.Pod {
 
 func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 	client := fake.NewClientset(testPod())
-	got, err := New(client, "n1").PatchPodStatus(t.Context(), name, "u1",
+	got, err := New(client, "n1").PatchPodStatus(t.Context(), name, "u1", "",
 		[]byte(`{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func serve(t *testing.T, code int, body string) (*Sink, *[]request) {
 
 func TestPatchOnTheWireNamesTheUID(t *testing.T) {
 	sink, seen := serve(t, http.StatusOK, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","uid":"u1","resourceVersion":"7"}}`)
-	pod, err := sink.PatchPodStatus(t.Context(), name, "u1", []byte(`{"phase":"Running"}`))
+	pod, err := sink.PatchPodStatus(t.Context(), name, "u1", "", []byte(`{"phase":"Running"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +97,16 @@ func TestPatchOnTheWireNamesTheUID(t *testing.T) {
 	}}
 	if d := cmp.Diff(want, *seen); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestPatchOnTheWireNamesTheVersionItWasMadeFrom(t *testing.T) {
+	sink, seen := serve(t, http.StatusOK, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","uid":"u1","resourceVersion":"7"}}`)
+	if _, err := sink.PatchPodStatus(t.Context(), name, "u1", "6", []byte(`{"phase":"Running"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := (*seen)[0].Body, `{"metadata":{"uid":"u1","resourceVersion":"6"},"status":{"phase":"Running"}}`; got != want {
+		t.Errorf("the body is %s, want %s", got, want)
 	}
 }
 
@@ -130,7 +140,7 @@ func TestErrorsHaveClasses(t *testing.T) {
 			client.PrependReactor("*", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
 			sink := New(client, "n1")
 			_, getErr := sink.GetPod(t.Context(), name.Namespace, name.Name)
-			_, patchErr := sink.PatchPodStatus(t.Context(), name, "u1", []byte(`{}`))
+			_, patchErr := sink.PatchPodStatus(t.Context(), name, "u1", "", []byte(`{}`))
 			for verb, err := range map[string]error{
 				"get": getErr, "patch": patchErr, "delete": sink.DeletePod(t.Context(), name, "u1"),
 			} {
@@ -152,7 +162,7 @@ func TestConflictOfTheAPIServerIsAConflict(t *testing.T) {
 
 func TestMalformedPatchIsRefused(t *testing.T) {
 	sink, seen := serve(t, http.StatusOK, `{}`)
-	if _, err := sink.PatchPodStatus(t.Context(), name, "u1", []byte(`{"phase"`)); err == nil || len(*seen) > 0 {
+	if _, err := sink.PatchPodStatus(t.Context(), name, "u1", "", []byte(`{"phase"`)); err == nil || len(*seen) > 0 {
 		t.Errorf("PatchPodStatus() = %v after %d requests, want an error and no request", err, len(*seen))
 	}
 }

@@ -243,7 +243,7 @@ func (a *API) uid(name types.NamespacedName) types.UID {
 
 // PatchPodStatus is the status subresource.
 func (a *API) PatchPodStatus(
-	ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte,
+	ctx context.Context, name types.NamespacedName, uid types.UID, version string, patch []byte,
 ) (pod *v1.Pod, err error) {
 	err = a.call(ctx, "PatchPodStatus", uid, func(context.Context) error {
 		a.state.Lock()
@@ -251,6 +251,9 @@ func (a *API) PatchPodStatus(
 		old, err := a.same(name, uid)
 		if err != nil {
 			return err
+		}
+		if version != "" && version != old.ResourceVersion {
+			return fmt.Errorf("pod %s was changed meanwhile: %w", name, errdefs.ErrConflict)
 		}
 		if pod, err = patched(old, patch); err != nil {
 			return err

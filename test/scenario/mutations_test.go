@@ -63,9 +63,9 @@ func drawn(t *testing.T, seed uint64, o runOptions) Result { return run(t, Draw(
 type hastySink struct{ status.Sink }
 
 func (s *hastySink) PatchPodStatus(
-	ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte,
+	ctx context.Context, name types.NamespacedName, uid types.UID, version string, patch []byte,
 ) (*v1.Pod, error) {
-	pod, err := s.Sink.PatchPodStatus(ctx, name, uid, patch)
+	pod, err := s.Sink.PatchPodStatus(ctx, name, uid, version, patch)
 	if err == nil && pod.DeletionTimestamp != nil {
 		return pod, s.DeletePod(ctx, name, uid)
 	}
@@ -139,12 +139,12 @@ type forgetfulSink struct{ status.Sink }
 var restartCounts = regexp.MustCompile(`"restartCount":\d+`)
 
 func (s *forgetfulSink) PatchPodStatus(
-	ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte,
+	ctx context.Context, name types.NamespacedName, uid types.UID, version string, patch []byte,
 ) (*v1.Pod, error) {
 	if time.Now().Second() >= 30 { // it has worked for a while
 		patch = restartCounts.ReplaceAll(patch, []byte(`"restartCount":0`))
 	}
-	return s.Sink.PatchPodStatus(ctx, name, uid, patch)
+	return s.Sink.PatchPodStatus(ctx, name, uid, version, patch)
 }
 
 // serialRuntime inspects one container or sandbox at a time.

@@ -167,10 +167,10 @@ type nodeSink struct {
 
 // PatchPodStatus asks the API.
 func (s nodeSink) PatchPodStatus(
-	ctx context.Context, name types.NamespacedName, uid types.UID, patch []byte,
+	ctx context.Context, name types.NamespacedName, uid types.UID, version string, patch []byte,
 ) (pod *v1.Pod, err error) {
 	err = s.w.do(s.n, "PatchPodStatus", func() error {
-		pod, err = s.API.PatchPodStatus(ctx, name, uid, patch)
+		pod, err = s.API.PatchPodStatus(ctx, name, uid, version, patch)
 		return err
 	})
 	return pod, err
