@@ -74,7 +74,9 @@ func (e *Engine) syncActive(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus)
 	}
 	e.probes.Sync(pod)
 	result := e.sync.Sync(ctx, pod, rs)
-	out.Acted = result.Acted
+	if result.Acted {
+		out.Acted = e.clock.Now() // before the request, or the observation asked for may be too old for the next step
+	}
 	switch {
 	case result.Resized:
 		e.pleg.RequestInspection(pod.UID)

@@ -29,7 +29,7 @@ type job struct {
 func (w *Workers) run(wk *worker) {
 	timer := w.clock.NewTimer(resyncInterval)
 	defer timer.Stop()
-	var lastAct time.Time // the end of the last step that may have changed something
+	var lastAct time.Time // when a step may have changed something that nobody has looked at since
 	for {
 		select {
 		case <-w.ctx.Done():
@@ -40,8 +40,11 @@ func (w *Workers) run(wk *worker) {
 		j := w.take(wk)
 		acted, err := w.step(wk, j, lastAct)
 		j.cancel()
-		if acted || err != nil {
-			lastAct = w.clock.Now()
+		if err != nil {
+			acted = w.clock.Now()
+		}
+		if acted.After(lastAct) {
+			lastAct = acted
 		}
 		if w.ctx.Err() != nil {
 			return
@@ -84,19 +87,20 @@ func (w *Workers) take(wk *worker) job {
 	return j
 }
 
-// step waits for an observation newer than the last act and does the work. It says whether it may have changed something.
-func (w *Workers) step(wk *worker, j job, lastAct time.Time) (acted bool, err error) {
+// step waits for an observation newer than the last act and does the work. It says when it changed something last, zero if
+// that can be seen already.
+func (w *Workers) step(wk *worker, j job, lastAct time.Time) (acted time.Time, err error) {
 	begin := w.clock.Now()
 	defer func() { w.metrics.observe(j, w.clock.Since(begin)) }()
 	if j.pod == nil {
-		return true, w.steps.SyncTerminatingRuntimePod(j.ctx, j.runtime, j.deadline)
+		return time.Time{}, w.steps.SyncTerminatingRuntimePod(j.ctx, j.runtime, j.deadline)
 	}
 	status, err := w.cache.GetNewerThan(j.ctx, wk.uid, lastAct)
 	if err != nil {
 		if j.ctx.Err() == nil && !errdefs.IsUnavailable(err) { // a lost link is not the pod's trouble
 			w.warn(j.pod, "FailedSync", "error determining status: "+err.Error())
 		}
-		return false, err
+		return time.Time{}, err
 	}
 	w.begin(wk, j)
 	if j.phase == PhaseTerminating {
@@ -105,7 +109,7 @@ func (w *Workers) step(wk *worker, j job, lastAct time.Time) (acted bool, err er
 	return w.dispatch(wk, j, status)
 }
 
-func (w *Workers) dispatch(wk *worker, j job, status *cri.PodStatus) (acted bool, err error) {
+func (w *Workers) dispatch(wk *worker, j job, status *cri.PodStatus) (acted time.Time, err error) {
 	switch j.phase {
 	case PhaseSync:
 		out, err := w.steps.SyncPod(j.ctx, j.update, j.pod, status)
@@ -115,9 +119,9 @@ func (w *Workers) dispatch(wk *worker, j job, status *cri.PodStatus) (acted bool
 		}
 		return out.Acted, err
 	case PhaseTerminating:
-		return true, w.steps.SyncTerminatingPod(j.ctx, j.pod, status, j.deadline)
+		return time.Time{}, w.steps.SyncTerminatingPod(j.ctx, j.pod, status, j.deadline)
 	default:
-		return true, w.steps.SyncTerminatedPod(j.ctx, j.pod, status)
+		return time.Time{}, w.steps.SyncTerminatedPod(j.ctx, j.pod, status)
 	}
 }
 

@@ -66,11 +66,12 @@ func (u *Update) uid() types.UID {
 
 // Steps are what is done for a pod. The context of a step ends when the pod's situation changed so that the step should
 // return early, or the process stops. A step is called again until it returns no error; every step must be
-// idempotent. status is an observation newer than the end of the last step that may have changed something.
+// idempotent. status is an observation newer than what the steps before it may have changed.
 type Steps interface {
 	// SyncPod brings the pod closer to its spec.
 	SyncPod(ctx context.Context, u UpdateType, pod *v1.Pod, status *cri.PodStatus) (Outcome, error)
-	// SyncTerminatingPod stops every container by the deadline. No error means that none is running any more.
+	// SyncTerminatingPod stops every container by the deadline. No error means that none is running any more, as an observation
+	// shows that is newer than all that was done.
 	SyncTerminatingPod(ctx context.Context, pod *v1.Pod, status *cri.PodStatus, deadline time.Time) error
 	// SyncTerminatingRuntimePod does the same for an orphan.
 	SyncTerminatingRuntimePod(ctx context.Context, pod *RuntimePod, deadline time.Time) error
@@ -84,8 +85,9 @@ type Outcome struct {
 	// if none did: the pod's grace period runs since.
 	Terminal bool
 	Begun    time.Time
-	// Acted says that something was changed in the runtime: the next step must not begin before that can be seen.
-	Acted bool
+	// Acted is when something was last changed in the runtime, zero if nothing was: the next step must not begin before that
+	// can be seen.
+	Acted time.Time
 	// WakeAt is when the pod is due again at the latest, whatever else is told. Zero is no such time.
 	WakeAt time.Time
 }
