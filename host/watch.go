@@ -27,6 +27,9 @@ type WatchRequest struct {
 type PodsChanged struct {
 	// UIDs are the pods of which a sandbox or container appeared, vanished or changed its state.
 	UIDs []types.UID
+	// Digests are PodsDigest of what each of those pods has after the change, which is nothing if the pod is gone. It is empty if
+	// the host is of a version that does not tell them.
+	Digests []uint64
 	// Digest is PodsDigest of everything there is after the change. A node whose own picture has another digest has missed
 	// something and looks at everything anew.
 	Digest uint64

@@ -73,6 +73,7 @@ func (e *Engine) syncActive(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus)
 		return out, err
 	}
 	e.probes.Sync(pod)
+	defer e.pleg.Hold(pod.UID)()
 	result := e.sync.Sync(ctx, pod, rs)
 	if result.Acted {
 		out.Acted = e.clock.Now() // before the request, or the observation asked for may be too old for the next step
@@ -178,6 +179,7 @@ func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.Po
 	if err != nil {
 		return err
 	}
+	defer e.pleg.Hold(pod.UID)()
 	if err := e.kill(ctx, termination.Request{Pod: pod, Status: rs, Deadline: deadline}); err != nil {
 		return err
 	}

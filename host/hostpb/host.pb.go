@@ -4130,7 +4130,10 @@ type WatchPodsResponse struct {
 	// UIDs, in ascending order, of the pods of which a sandbox or container appeared, vanished or changed its state.
 	Uids []string `protobuf:"bytes,1,rep,name=uids,proto3" json:"uids,omitempty"`
 	// Digest of the ids and states of all that there is after the change.
-	Digest        uint64 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest uint64 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Digests of the ids and states of what each of the pods has after the change, in the order of uids. An older host sends
+	// none.
+	PodDigests    []uint64 `protobuf:"fixed64,3,rep,packed,name=pod_digests,json=podDigests,proto3" json:"pod_digests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4177,6 +4180,13 @@ func (x *WatchPodsResponse) GetDigest() uint64 {
 		return x.Digest
 	}
 	return 0
+}
+
+func (x *WatchPodsResponse) GetPodDigests() []uint64 {
+	if x != nil {
+		return x.PodDigests
+	}
+	return nil
 }
 
 // DialRequest is what the caller sends on a byte stream.
@@ -4810,10 +4820,12 @@ const file_host_proto_rawDesc = "" +
 	"\rdigest_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\fdigestPeriod\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"?\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
 	"\x11WatchPodsResponse\x12\x12\n" +
 	"\x04uids\x18\x01 \x03(\tR\x04uids\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\x06R\x06digest\"\x94\x01\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12\x1f\n" +
+	"\vpod_digests\x18\x03 \x03(\x06R\n" +
+	"podDigests\"\x94\x01\n" +
 	"\vDialRequest\x12-\n" +
 	"\x11streaming_address\x18\x01 \x01(\tH\x00R\x10streamingAddress\x125\n" +
 	"\bpod_port\x18\x02 \x01(\v2\x18.tombolo.host.v1.PodPortH\x00R\apodPort\x12\x14\n" +

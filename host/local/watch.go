@@ -80,7 +80,7 @@ func (w *podWatch) look(ctx context.Context, changed func(host.PodsChanged) erro
 	if w.known != nil && len(uids) == 0 && w.host.clock.Since(w.sentAt) < w.req.DigestPeriod {
 		return nil
 	}
-	if err := changed(host.PodsChanged{UIDs: uids, Digest: now.digest()}); err != nil {
+	if err := changed(host.PodsChanged{UIDs: uids, Digests: now.digests(uids), Digest: now.digest()}); err != nil {
 		return err
 	}
 	w.known, w.sentAt = now, w.host.clock.Now()
@@ -153,6 +153,19 @@ func (p picture) changes(now picture) []types.UID {
 	}
 	slices.Sort(uids)
 	return uids
+}
+
+// digests returns the digest of each of the pods.
+func (p picture) digests(uids []types.UID) []uint64 {
+	pods := make(map[types.UID][]host.ObjectState, len(uids))
+	for id, o := range p {
+		pods[o.uid] = append(pods[o.uid], host.ObjectState{ID: id, State: o.state})
+	}
+	var out []uint64
+	for _, uid := range uids {
+		out = append(out, host.PodsDigest(pods[uid]))
+	}
+	return out
 }
 
 func (p picture) digest() uint64 {

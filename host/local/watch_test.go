@@ -131,6 +131,30 @@ func TestWatchTellsEverythingThenChangesThenDigests(t *testing.T) {
 	})
 }
 
+func TestWatchTellsADigestOfEachPod(t *testing.T) {
+	watchTest(t, func(t *testing.T, h *Host, rt *fakeRuntime) {
+		rt.run("a", runtimeapi.ContainerState_CONTAINER_RUNNING)
+		rt.run("b", runtimeapi.ContainerState_CONTAINER_RUNNING)
+		w := startWatch(t, h)
+		rt.set(func(r *fakeRuntime) { r.containers, r.sandboxes = nil, nil })
+		rt.run("b", runtimeapi.ContainerState_CONTAINER_EXITED)
+		time.Sleep(relistPeriod)
+		synctest.Wait()
+		var got [][]uint64
+		for _, pods := range w.told {
+			got = append(got, pods.Digests)
+		}
+		of := func(uid string, state int32) uint64 {
+			return host.PodsDigest([]host.ObjectState{{ID: "s-" + uid}, {ID: "c-" + uid, State: state}})
+		}
+		want := [][]uint64{{of("a", 1), of("b", 1)}, {host.PodsDigest(nil), of("b", 2)}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		w.stop()
+	})
+}
+
 func TestWatchOfAnEmptyRuntimeSaysSo(t *testing.T) {
 	watchTest(t, func(t *testing.T, h *Host, _ *fakeRuntime) {
 		w := startWatch(t, h)

@@ -48,7 +48,7 @@ func (s *service) WatchPods(r *hostpb.WatchPodsRequest, out grpc.ServerStreaming
 }
 
 func podsToWire(pods host.PodsChanged) *hostpb.WatchPodsResponse {
-	out := &hostpb.WatchPodsResponse{Digest: pods.Digest}
+	out := &hostpb.WatchPodsResponse{Digest: pods.Digest, PodDigests: pods.Digests}
 	for _, uid := range pods.UIDs {
 		out.Uids = append(out.Uids, string(uid))
 	}
@@ -56,7 +56,7 @@ func podsToWire(pods host.PodsChanged) *hostpb.WatchPodsResponse {
 }
 
 func podsFromWire(r *hostpb.WatchPodsResponse) host.PodsChanged {
-	out := host.PodsChanged{Digest: r.GetDigest()}
+	out := host.PodsChanged{Digest: r.GetDigest(), Digests: r.GetPodDigests()}
 	for _, uid := range r.GetUids() {
 		out.UIDs = append(out.UIDs, types.UID(uid))
 	}

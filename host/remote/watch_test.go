@@ -19,7 +19,8 @@ import (
 
 func TestWatchedPodsCrossTheLinkInOrder(t *testing.T) {
 	want := []host.PodsChanged{
-		{UIDs: []types.UID{"a", "b"}, Digest: math.MaxUint64}, {Digest: 0}, {UIDs: []types.UID{"c"}, Digest: 1},
+		{UIDs: []types.UID{"a", "b"}, Digests: []uint64{math.MaxUint64, 0}, Digest: math.MaxUint64}, {Digest: 0},
+		{UIDs: []types.UID{"c"}, Digest: 1}, // of a host that tells no digests of pods
 	}
 	fake := &fakeHost{watch: func(_ context.Context, changed func(host.PodsChanged) error) error {
 		for _, pods := range want {

@@ -20,7 +20,9 @@
 // A host may look at the runtime from beside it and tell which pods changed (host.PodWatcher). Then relists are rare: one
 // when the watch begins, since anything may have happened before, one when the host's digest of everything is not ours at
 // a moment at which nothing is under way, and one every few minutes as a safety net. Each pod that is named is listed and
-// inspected alone. While there is no watch everything is relisted every second, as in the kubelet.
+// inspected alone, unless the digest that comes with its name is that of what is known of it. A worker that is busy with a pod
+// causes most of what the host tells of it, and looks at it when it is done: Hold puts off other looks until then. While there is
+// no watch everything is relisted every second, as in the kubelet.
 //
 // # Observation times
 //

@@ -207,4 +207,5 @@ func (l *loop) land(ctx context.Context, f *flight) {
 		delete(l.deferred, f.uid)
 		l.request(ctx, f.uid, asked)
 	}
+	l.heed(ctx, f.uid)
 }

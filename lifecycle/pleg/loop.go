@@ -23,6 +23,7 @@ type loop struct {
 	queue    []*flight
 	slots    int                     // inspections that may start before others must wait
 	deferred map[types.UID]time.Time // requests that wait for the pod's flight
+	told     map[types.UID]told      // what the host told that waits for the pod's flight, or for its release
 	retries  map[types.UID]*retry    // pods whose last observation failed
 	retryDue clock.Timer             // for the earliest of them
 
@@ -53,6 +54,7 @@ func newLoop(p *PLEG) *loop {
 		inflight: map[types.UID]*flight{},
 		slots:    inspectParallel,
 		deferred: map[types.UID]time.Time{},
+		told:     map[types.UID]told{},
 		retries:  map[types.UID]*retry{},
 	}
 }
@@ -89,6 +91,7 @@ func (l *loop) run(ctx context.Context) {
 			for uid, asked := range l.p.takeRequests() {
 				l.request(ctx, uid, asked)
 			}
+			l.heedAll(ctx)
 		}
 		l.passSlow()
 		l.startQueued(ctx)

@@ -122,10 +122,11 @@ type PLEG struct {
 	requests map[types.UID]time.Time // pods to relist, and what the list has to be newer than
 	// inspections are those of them that have to be inspected even if the list shows no change.
 	inspections map[types.UID]struct{}
+	held        map[types.UID]struct{}
 	pods        map[types.UID]PodRecord // by the newest list of each
 	listedAt    time.Time               // when the last complete list was begun; zero before the first
 	seenAt      time.Time               // when the newest list was, or the host last told that nothing changed
-	wake        chan struct{}           // holds one token when there are requests
+	wake        chan struct{}           // holds one token when there are requests, or a pod was released
 	observed    chan struct{}           // closed after the first complete list
 }
 
@@ -154,7 +155,7 @@ func New(o Options) *PLEG {
 		cache:    newCache(),
 		events:   make(chan Event, eventCapacity),
 		metrics:  newMetrics(o.Registerer),
-		requests: map[types.UID]time.Time{}, inspections: map[types.UID]struct{}{},
+		requests: map[types.UID]time.Time{}, inspections: map[types.UID]struct{}{}, held: map[types.UID]struct{}{},
 		pods:     map[types.UID]PodRecord{},
 		wake:     make(chan struct{}, 1),
 		observed: make(chan struct{}),
@@ -193,6 +194,11 @@ func (p *PLEG) request(uid types.UID, t time.Time) {
 		p.requests[uid] = t
 	}
 	p.mu.Unlock()
+	p.poke()
+}
+
+// poke wakes the loop.
+func (p *PLEG) poke() {
 	select {
 	case p.wake <- struct{}{}:
 	default:

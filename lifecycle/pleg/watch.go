@@ -77,7 +77,7 @@ func (l *loop) keepWatching(ctx context.Context) {
 }
 
 // changed works in what the host tells. The first message of a watch leads to a relist of ours that begins after it:
-// whatever changes from then on is told. The pods a later one names are looked at one by one.
+// whatever changes from then on is told. The pods a later one names are looked at one by one, unless their digests are known.
 func (l *loop) changed(ctx context.Context, begins bool, pods host.PodsChanged) {
 	if begins {
 		l.p.o.Logger.Info("The host tells which pods change", "pods", len(pods.UIDs))
@@ -87,11 +87,14 @@ func (l *loop) changed(ctx context.Context, begins bool, pods host.PodsChanged) 
 		return
 	}
 	now := l.p.o.Clock.Now()
-	for _, uid := range pods.UIDs {
-		l.forgive(uid)
-		l.request(ctx, uid, now)
+	for i, uid := range pods.UIDs {
+		t := told{since: now, at: now}
+		if len(pods.Digests) == len(pods.UIDs) {
+			t.digest = &pods.Digests[i]
+		}
+		l.hear(ctx, uid, t)
 	}
-	quiet := len(pods.UIDs) == 0 && !l.watch.moved && !l.listing && len(l.inflight) == 0
+	quiet := len(pods.UIDs) == 0 && !l.watch.moved && !l.listing && len(l.inflight) == 0 && len(l.told) == 0
 	l.watch.moved = false
 	l.count()
 	if quiet {
@@ -119,12 +122,7 @@ func (l *loop) checkDigest(ctx context.Context, digest uint64, now time.Time) {
 func (l *loop) digest() uint64 {
 	var objects []host.ObjectState
 	for _, r := range l.records {
-		for _, box := range r.listed.sandboxes {
-			objects = append(objects, host.ObjectState{ID: box.GetId(), State: int32(box.GetState())})
-		}
-		for _, c := range r.listed.containers {
-			objects = append(objects, host.ObjectState{ID: c.GetId(), State: int32(c.GetState())})
-		}
+		objects = append(objects, r.listed.objects()...)
 	}
 	return host.PodsDigest(objects)
 }

@@ -86,6 +86,21 @@ func (f *fakeWatcher) begun() int {
 	return f.watches
 }
 
+// tells tells that pods changed, and what they have.
+func (f *fakeWatcher) tells(uids ...types.UID) {
+	f.say <- f.message(uids...)
+	synctest.Wait()
+}
+
+// message is what tells tells now.
+func (f *fakeWatcher) message(uids ...types.UID) host.PodsChanged {
+	m := host.PodsChanged{UIDs: uids, Digest: f.digest()}
+	for _, uid := range uids {
+		m.Digests = append(m.Digests, f.digestOf(uid))
+	}
+	return m
+}
+
 // digest is that of what the runtime has now.
 func (f *fakeWatcher) digest() uint64 {
 	f.mu.Lock()
@@ -93,15 +108,20 @@ func (f *fakeWatcher) digest() uint64 {
 	if f.lie != 0 {
 		return f.lie
 	}
+	return f.digestOf("")
+}
+
+// digestOf is that of what the runtime has of a pod, of all without a UID.
+func (f *fakeWatcher) digestOf(uid types.UID) uint64 {
 	var objects []host.ObjectState
-	for _, box := range f.rt.Sandboxes("") {
+	for _, box := range f.rt.Sandboxes(uid) {
 		state := runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 		if box.Ready {
 			state = runtimeapi.PodSandboxState_SANDBOX_READY
 		}
 		objects = append(objects, host.ObjectState{ID: box.ID, State: int32(state)})
 	}
-	for _, c := range f.rt.Containers("") {
+	for _, c := range f.rt.Containers(uid) {
 		objects = append(objects, host.ObjectState{ID: c.ID, State: int32(c.State)})
 	}
 	return host.PodsDigest(objects)

@@ -4,6 +4,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -275,6 +276,9 @@ func (h *Host) WatchPods(ctx context.Context, req host.WatchRequest, changed fun
 			}
 			pods, digest := h.look()
 			msg := host.PodsChanged{UIDs: changedPods(before, pods), Digest: digest}
+			for _, uid := range msg.UIDs {
+				msg.Digests = append(msg.Digests, cmp.Or(pods[uid], host.PodsDigest(nil)))
+			}
 			if before == nil || len(msg.UIDs) > 0 || time.Since(told) >= req.DigestPeriod {
 				if err := changed(msg); err != nil {
 					return err
