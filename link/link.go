@@ -12,21 +12,15 @@ import (
 	"net"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/link/join"
 	"github.com/tombolo-dev/tombolo/link/reverse"
 	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
-
-// unacknowledgedTimeout is how long sent bytes may stay unacknowledged before the kernel gives a connection up. Without it
-// a connection whose other end vanished hangs for a quarter of an hour.
-const unacknowledgedTimeout = 15 * time.Second
 
 // Options say where a link leads.
 type Options struct {
@@ -44,7 +38,7 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Logger is told when the link comes up or goes down. Default: none.
 	Logger *slog.Logger
-	// Registerer gets the counts of SchemeReverse. Default: none.
+	// Registerer gets the metrics of a node's link. Default: none.
 	Registerer prometheus.Registerer
 }
 
@@ -89,6 +83,7 @@ func New(o Options) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.tracker.publish(o.Registerer)
 	return l, nil
 }
 
@@ -151,19 +146,6 @@ func (l *Link) dial(ctx context.Context) (net.Conn, error) {
 		return nil, errors.Join(err, raw.Close())
 	}
 	return secured, nil
-}
-
-func dialTCP(ctx context.Context, address string) (net.Conn, error) {
-	return (&net.Dialer{Control: giveUpWhenUnacknowledged}).DialContext(ctx, "tcp", address)
-}
-
-// giveUpWhenUnacknowledged sets TCP_USER_TIMEOUT on a socket before it is used.
-func giveUpWhenUnacknowledged(_, _ string, raw syscall.RawConn) error {
-	var failed error
-	err := raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledgedTimeout.Milliseconds()))
-	})
-	return errors.Join(err, failed)
 }
 
 // errClosed is why a link is down when this side closed its connection, because the other end no longer answered.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -164,15 +165,35 @@ func (s *server) target() Target { return Target{Scheme: SchemeTLS, Address: s.a
 
 func newLink(t *testing.T, target Target, files Files, log *lines) *Link {
 	t.Helper()
+	return newMeasuredLink(t, target, files, log, nil)
+}
+
+func newMeasuredLink(t *testing.T, target Target, files Files, log *lines, registerer prometheus.Registerer) *Link {
+	t.Helper()
 	certificates, err := LoadCertificates(files, log.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := New(Options{Target: target, Certificates: certificates, Clock: clock.RealClock{}, Logger: log.logger()})
+	l, err := New(Options{Target: target, Certificates: certificates, Clock: clock.RealClock{}, Logger: log.logger(), Registerer: registerer})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// requireMetrics compares the metrics of a node's link.
+func requireMetrics(t *testing.T, registry *prometheus.Registry, up, losses int) {
+	t.Helper()
+	want := fmt.Sprintf(`# HELP tombolo_node_link_losses_total Connections to the host that ended after the host had spoken on them, whatever ended them.
+# TYPE tombolo_node_link_losses_total counter
+tombolo_node_link_losses_total %d
+# HELP tombolo_node_link_up 1 while the host speaks on the connection to it, else 0.
+# TYPE tombolo_node_link_up gauge
+tombolo_node_link_up %d
+`, losses, up)
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
 }
 
 // greet dials and reads what the server says first.
@@ -193,11 +214,12 @@ func greet(t *testing.T, l *Link) (string, error) {
 func TestLinkIsUpOnceTheOtherEndSpoke(t *testing.T) {
 	a := newAuthority(t)
 	s := serve(t, a.files(a.host(valid())))
-	log := &lines{}
-	l := newLink(t, s.target(), a.files(a.node(valid())), log)
+	log, registry := &lines{}, prometheus.NewRegistry()
+	l := newMeasuredLink(t, s.target(), a.files(a.node(valid())), log, registry)
 	if state := l.State(); state.Up || state.Err != nil {
 		t.Errorf("before the first dial: %+v", state)
 	}
+	requireMetrics(t, registry, 0, 0)
 	conn, err := l.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +233,9 @@ func TestLinkIsUpOnceTheOtherEndSpoke(t *testing.T) {
 	if state := l.State(); !state.Up || state.Err != nil {
 		t.Errorf("after the first bytes: %+v", state)
 	}
+	requireMetrics(t, registry, 1, 0)
 	_ = conn.Close()
+	requireMetrics(t, registry, 0, 1)
 	if state := l.State(); state.Up || state.Err == nil || !strings.Contains(state.Err.Error(), s.target().String()) {
 		t.Errorf("after the connection ended: %+v", state)
 	}

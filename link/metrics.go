@@ -50,12 +50,33 @@ func newConnectorMetrics(registerer prometheus.Registerer, c *Connector) *connec
 		registerer.MustRegister(m.attempts, expiration(c.o.Certificates), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "tombolo_host_link_up",
 			Help: "1 while the node speaks on the connection that this host made, else 0.",
-		}, func() float64 {
-			if c.tracker.get().Up {
-				return 1
-			}
-			return 0
-		}))
+		}, c.tracker.up))
 	}
 	return m
+}
+
+func newLosses() prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tombolo_node_link_losses_total",
+		Help: "Connections to the host that ended after the host had spoken on them, whatever ended them.",
+	})
+}
+
+// publish registers the metrics of a node's end. The registerer may be nil.
+func (t *tracker) publish(registerer prometheus.Registerer) {
+	if registerer == nil {
+		return
+	}
+	registerer.MustRegister(t.losses, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tombolo_node_link_up",
+		Help: "1 while the host speaks on the connection to it, else 0.",
+	}, t.up))
+}
+
+// up is 1 or 0.
+func (t *tracker) up() float64 {
+	if t.get().Up {
+		return 1
+	}
+	return 0
 }

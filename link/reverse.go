@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"syscall"
 
@@ -25,7 +24,7 @@ import (
 
 // newReverse listens for the host.
 func newReverse(o Options, t *tracker) (*reverse.Acceptor, error) {
-	listener, err := (&net.ListenConfig{Control: giveUpWhenUnacknowledged}).Listen(context.Background(), "tcp", o.Listen)
+	listener, err := Listen(context.Background(), o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listening for the host on %s: %w", o.Listen, err)
 	}

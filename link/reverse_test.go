@@ -18,7 +18,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/link/pki"
@@ -189,21 +188,11 @@ func TestHostConnectsAndBothEndsKnowWhoTheOtherIs(t *testing.T) {
 	if n, err := testutil.GatherAndCount(b.metrics, "tombolo_host_link_up", "tombolo_host_certificate_expiration_timestamp_seconds"); n != 2 || err != nil {
 		t.Errorf("%d metrics, %v", n, err)
 	}
-	raw, err := host.(*conn).Conn.(*connected).Conn.(*tls.Conn).NetConn().(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := node.(*conn).Conn.(interface{ NetConn() net.Conn }).NetConn().(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for end, raw := range map[string]syscall.RawConn{"host": raw, "node": other} {
-		if err := raw.Control(func(fd uintptr) {
-			if got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); err != nil || got != int(unacknowledgedTimeout.Milliseconds()) {
-				t.Errorf("TCP_USER_TIMEOUT of the %s's end is %d, %v", end, got, err)
-			}
-		}); err != nil {
-			t.Error(err)
+	made := host.(*conn).Conn.(*connected).Conn.(*tls.Conn).NetConn()
+	taken := node.(*conn).Conn.(interface{ NetConn() net.Conn }).NetConn().(accepted).Conn
+	for end, raw := range map[string]net.Conn{"host": made, "node": taken} {
+		if got := userTimeout(t, raw); got != unacknowledgedTimeout {
+			t.Errorf("the kernel of the %s waits %s for an acknowledgement", end, got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 )
 
@@ -35,6 +36,7 @@ type tracker struct {
 	trying string // what is being done for a connection, such as dialing the target
 	clock  clock.PassiveClock
 	logger *slog.Logger
+	losses prometheus.Counter
 
 	mu       sync.Mutex
 	state    State
@@ -45,7 +47,9 @@ type tracker struct {
 }
 
 func newTracker(target string, clk clock.PassiveClock, logger *slog.Logger) *tracker {
-	return &tracker{target: target, trying: "dialing " + target, clock: clk, logger: logger, state: State{Since: clk.Now()}}
+	return &tracker{
+		target: target, trying: "dialing " + target, clock: clk, logger: logger, losses: newLosses(), state: State{Since: clk.Now()},
+	}
 }
 
 func (t *tracker) get() State {
@@ -117,6 +121,7 @@ func (t *tracker) lost(c *conn, err error) {
 		return
 	}
 	t.current = nil
+	t.losses.Inc()
 	t.state = State{Since: t.clock.Now(), Err: fmt.Errorf("connection to %s lost: %w", t.target, err)}
 	if t.due(t.state.Err) {
 		t.logger.Warn("link is down", "target", t.target, "error", err)

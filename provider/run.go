@@ -186,7 +186,7 @@ func (o *Options) kubeletAPI(n *assembly, clients *clients, conn *hostconn.Conne
 	return kubeletapi.New(kubeletapi.Options{
 		NodeName: o.Name, Listener: listener, TLS: tls, Reviews: clients.general,
 		Pods: n.engine, Runtime: runtime, Logs: conn.Host, Streams: conn.Host,
-		PodLogsDir: n.podLogsDir, HostTime: n.monitor.HostTime,
+		PodLogsDir: n.podLogsDir, HostTime: n.monitor.HostTime, LinkDown: n.monitor.LinkDown,
 		SyncLoop: func(*http.Request) error { return n.engine.Healthy() },
 		Gatherer: o.Registry, Clock: o.Clock, Logger: o.Logger.With("part", "kubelet-api"), Registerer: o.Registry,
 	})

@@ -50,7 +50,7 @@ func (o *hostOptions) access(p *process, logger *slog.Logger, registry *promethe
 	return &access{
 		credentials: certificates.ServerCredentials(link.ServerOptions{Logger: logger, Registerer: registry}),
 		listen: func(ctx context.Context) (net.Listener, error) {
-			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+			listener, err := link.Listen(ctx, o.listen)
 			if err != nil {
 				return nil, fmt.Errorf("listening on --listen %s: %w", o.listen, err)
 			}

@@ -29,11 +29,12 @@ const (
 	connectionWindow = 16 << 20
 )
 
-// Keepalive of a connection between machines: a peer that does not answer a ping within keepaliveTimeout is gone. The
+// Keepalive of a connection between machines: a peer that was silent for keepaliveInterval, and then does not answer a ping within
+// keepaliveTimeout, is gone. Together they leave a second of the fifteen within which a silent cut is to be noticed and told. The
 // server allows pings twice as often as clients send them, because clocks differ.
 const (
 	keepaliveInterval    = 10 * time.Second
-	keepaliveTimeout     = 5 * time.Second
+	keepaliveTimeout     = 4 * time.Second
 	keepaliveMinInterval = 5 * time.Second
 )
 

@@ -160,7 +160,7 @@ func connectRemote(o Options, to *link.Link, options remote.ConnOptions) (*Conne
 }
 
 func connectLocal(o Options, target link.Target) (*Connection, error) {
-	to, err := link.New(link.Options{Target: target, Clock: o.Clock, Logger: o.Logger})
+	to, err := link.New(link.Options{Target: target, Clock: o.Clock, Logger: o.Logger, Registerer: o.Registerer})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type SSH struct {
 
 // connectSSH starts a host process on a machine for each connection.
 func connectSSH(o Options, target link.Target) (*Connection, error) {
-	to, err := link.New(link.Options{Target: target, Clock: o.Clock, Logger: o.Logger, SSH: &sshlink.Options{
+	to, err := link.New(link.Options{Target: target, Clock: o.Clock, Logger: o.Logger, Registerer: o.Registerer, SSH: &sshlink.Options{
 		Jumps:    o.SSH.Jumps,
 		HostKeys: o.SSH.HostKeys,
 		Identity: o.SSH.Identity,

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/tombolo-dev/tombolo/link/sshlink"
@@ -99,8 +100,10 @@ func TestWhatIsNoSSHServerIsToldAsALinkThatIsDown(t *testing.T) {
 	if err := second(c.Host.ListPods(t.Context())); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), o.Target) {
 		t.Errorf("a call: %v", err)
 	}
-	if families, err := registry.Gather(); err != nil || len(families) != 1 || families[0].GetName() != "tombolo_node_host_keys_refused_total" {
-		t.Errorf("metrics %v, %v", families, err)
+	for _, name := range []string{"tombolo_node_host_keys_refused_total", "tombolo_node_link_up", "tombolo_node_link_losses_total"} {
+		if n, err := testutil.GatherAndCount(registry, name); n != 1 || err != nil {
+			t.Errorf("%d of %s, %v", n, name, err)
+		}
 	}
 }
 

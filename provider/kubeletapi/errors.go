@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/containerd/errdefs"
 )
@@ -66,9 +65,14 @@ func unreachable(err error) bool {
 	return errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err)
 }
 
-// inTime runs a call to the host that must not keep a person waiting, and gives an error that says so when it did not
-// answer within limit.
-func inTime[T any](ctx context.Context, limit time.Duration, what string, call func(context.Context) (T, error)) (T, error) {
+// inTime runs a call to the host that must not keep a person waiting. It gives an error that says so when the link is down, at once, and
+// when there was no answer within the call timeout.
+func inTime[T any](ctx context.Context, o *Options, what string, call func(context.Context) (T, error)) (T, error) {
+	if err := o.LinkDown(); err != nil {
+		var none T
+		return none, fmt.Errorf("%s: %w", what, err)
+	}
+	limit := o.CallTimeout
 	callCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	out, err := call(callCtx)

@@ -51,7 +51,7 @@ func (s *Server) serveExec(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return "", err
 		}
-		return inTime(ctx, s.o.CallTimeout, "asking the runtime to exec", func(ctx context.Context) (string, error) {
+		return inTime(ctx, &s.o, "asking the runtime to exec", func(ctx context.Context) (string, error) {
 			return s.o.Runtime.Exec(ctx, req)
 		})
 	})
@@ -90,7 +90,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return "", err
 		}
-		return inTime(ctx, s.o.CallTimeout, "asking the runtime to attach", func(ctx context.Context) (string, error) {
+		return inTime(ctx, &s.o, "asking the runtime to attach", func(ctx context.Context) (string, error) {
 			return s.o.Runtime.Attach(ctx, req)
 		})
 	})

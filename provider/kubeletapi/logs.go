@@ -70,7 +70,7 @@ func (s *Server) findLog(r *http.Request) (host.LogRequest, error) {
 		return none, err
 	}
 	// One byte: it is about whether there is an answer.
-	_, err = inTime(r.Context(), s.o.CallTimeout, "reading the log", func(ctx context.Context) ([]byte, error) {
+	_, err = inTime(r.Context(), &s.o, "reading the log", func(ctx context.Context) ([]byte, error) {
 		return s.o.Logs.ReadTail(ctx, file, 1)
 	})
 	if errdefs.IsNotFound(err) {

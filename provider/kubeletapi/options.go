@@ -123,6 +123,9 @@ type Options struct {
 	// PodLogsDir returns the directory of pod logs on the host, "" while it is not known. It serves to find the log of a
 	// container that the runtime has forgotten. It may be nil.
 	PodLogsDir func() string
+	// LinkDown returns since when and why the host cannot be reached, nil while it can or that is not known. Requests that need the
+	// host are answered with it at once. By default they wait for the host.
+	LinkDown func() error
 	// Observed returns the pods that the runtime has, also those the API no longer knows. By default they are the pods
 	// of Pods.
 	Observed func() []types.UID
@@ -176,6 +179,9 @@ func (o *Options) complete() error {
 	}
 	if o.HostTime == nil {
 		o.HostTime = o.Clock.Now
+	}
+	if o.LinkDown == nil {
+		o.LinkDown = func() error { return nil }
 	}
 	if o.PodLogsDir == nil {
 		o.PodLogsDir = func() string { return "" }

@@ -19,7 +19,7 @@ func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return "", err
 		}
-		return inTime(ctx, s.o.CallTimeout, "asking the runtime to forward ports", func(ctx context.Context) (string, error) {
+		return inTime(ctx, &s.o, "asking the runtime to forward ports", func(ctx context.Context) (string, error) {
 			return s.o.Runtime.PortForward(ctx, req)
 		})
 	})

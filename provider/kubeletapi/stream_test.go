@@ -451,6 +451,32 @@ func answering(text string) net.Conn {
 	return near
 }
 
+func TestRequestsFailAtOnceWithTheReasonWhileTheLinkIsDown(t *testing.T) {
+	const why = "link to host tls://192.0.2.7:8470 is down since 12:00"
+	for path, code := range map[string]int{
+		"/containerLogs/ns/web/app": 500, "/containerLogs/ns/web/app?follow=true": 500,
+		"/exec/ns/web/app?command=x&output=1": 503, "/attach/ns/web/app?output=1": 503, "/portForward/ns/web": 503,
+	} {
+		t.Run(path, func(t *testing.T) {
+			b, m := newStreamBed(t, func(b *bed, o *Options) {
+				o.LinkDown = func() error { return fmt.Errorf("%w: %s", errdefs.ErrUnavailable, why) }
+				b.logs.tail = func(context.Context, string) error { t.Error("the host was asked for a log"); return nil }
+			})
+			method, header := http.MethodGet, http.Header(nil)
+			if code == 503 {
+				method, header = http.MethodPost, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}
+			}
+			got, body := b.do(t, b.client(t, "admin", nil), method, path, header)
+			if got != code || !strings.Contains(body, why) {
+				t.Errorf("got %d %q, want %d and %q in it", got, body, code, why)
+			}
+			if len(m.asked) != 0 {
+				t.Errorf("the runtime was asked %v", m.asked)
+			}
+		})
+	}
+}
+
 func TestTheStatusOfTheAPIServesUntilTheFirstObservation(t *testing.T) {
 	b, m := newStreamBed(t, func(b *bed, _ *Options) { delete(b.view.observed, "uid-web") })
 	var out bytes.Buffer

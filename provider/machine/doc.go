@@ -5,7 +5,7 @@
 // state every few seconds, and remembers since when either of them does not answer. The node's status, the lifecycle
 // engine and the kubelet API read what it knows.
 //
-// A single lost answer changes nothing: the link counts as down after ten seconds without an answer, the runtime after
+// A single lost answer changes nothing: the link counts as down after eight seconds without an answer, the runtime after
 // the kubelet's thirty. It must not know what becomes of the node or of its pods then.
 //
 // # Concurrency

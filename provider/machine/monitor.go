@@ -24,9 +24,10 @@ const (
 	retryPeriod = time.Second
 	// pollTimeout is the deadline of one poll.
 	pollTimeout = 5 * time.Second
-	// linkPatience is how long the host may be silent before the link counts as down. A host process that is restarted
-	// for an upgrade stays below it.
-	linkPatience = 10 * time.Second
+	// linkPatience is how long requests may go unanswered before the link counts as down. A host process that is restarted
+	// for an upgrade stays below it. The first such request is sent at most pollPeriod after a silent cut, and the one after it
+	// fails with the connection, 14 s after the cut: more than 8 s would tell of it later.
+	linkPatience = 8 * time.Second
 	// runtimePatience is how long a kubelet puts up with a silent runtime.
 	runtimePatience = 30 * time.Second
 	// imagesPeriod is how often the list of images is read.
@@ -111,6 +112,18 @@ func (m *Monitor) RuntimeReady() error {
 		return err
 	}
 	return s.RuntimeError()
+}
+
+// LinkDown says that the link is known to be down, since when and why: it was for longer than is put up with, or there is no connection.
+// It is nil while neither is known. The text is that of the node's condition.
+func (m *Monitor) LinkDown() error {
+	s := m.State()
+	if s.Link == nil && m.opts.Link != nil {
+		if since, err := m.opts.Link(); err != nil {
+			s.Link = &Outage{Since: since, Err: err}
+		}
+	}
+	return s.LinkError()
 }
 
 // NetworkReady is nil when the runtime last said that pod networks can be made.

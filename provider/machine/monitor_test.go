@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,9 +29,11 @@ type remote struct {
 	// factsErr and runtimeErr fail the calls at once, hang lets them wait for their deadline.
 	factsErr, runtimeErr error
 	hang                 bool
-	skew                 time.Duration
-	conditions           []*runtimeapi.RuntimeCondition
-	polls, lists         int
+	// broken ends calls that hang, as the end of their connection does.
+	broken       chan struct{}
+	skew         time.Duration
+	conditions   []*runtimeapi.RuntimeCondition
+	polls, lists int
 }
 
 func (r *remote) set(change func(*remote)) {
@@ -41,13 +44,17 @@ func (r *remote) set(change func(*remote)) {
 
 func (r *remote) wait(ctx context.Context) error {
 	r.mu.Lock()
-	hang := r.hang
+	hang, broken := r.hang, r.broken
 	r.mu.Unlock()
 	if !hang {
 		return nil
 	}
-	<-ctx.Done()
-	return ctx.Err()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-broken:
+		return refused()
+	}
 }
 
 func (r *remote) Facts(ctx context.Context) (*host.Facts, error) {
@@ -218,8 +225,53 @@ func TestMonitorSaysLinkDownWithinTwentySecondsOfASilentHost(t *testing.T) {
 		r.set(func(r *remote) { r.hang = true })
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if s := m.State(); s.Link == nil {
-			t.Error("a host that swallows every request still counts as up after 20 s")
+		if s := m.State(); s.Link == nil || !strings.HasSuffix(s.LinkError().Error(), "the host did not answer within 5s") {
+			t.Errorf("a host that swallows every request for 20 s: %v", s.LinkError())
+		}
+	})
+}
+
+// The connection itself is given up 14 s after the last sign of life.
+func TestMonitorTellsOfASilentCutAsSoonAsTheConnectionIsGivenUp(t *testing.T) {
+	const givenUp = 14 * time.Second
+	for _, cut := range []time.Duration{0, time.Millisecond, time.Second, 4999 * time.Millisecond} { // after the last answer
+		synctest.Test(t, func(t *testing.T) {
+			r := &remote{conditions: allWell(), broken: make(chan struct{})}
+			m := watch(t, r, nil)
+			time.Sleep(cut)
+			r.set(func(r *remote) { r.hang = true })
+			time.Sleep(givenUp)
+			close(r.broken)
+			synctest.Wait()
+			s := m.State()
+			if s.Link == nil {
+				t.Fatalf("cut %s after the last answer: up when the connection is gone", cut)
+			}
+			if want := "2000-01-01T00:00:05Z"; s.Link.Since.UTC().Format(time.RFC3339) != want {
+				t.Errorf("cut %s after the last answer: down since %s, want %s", cut, s.Link.Since, want)
+			}
+		})
+	}
+}
+
+func TestMonitorSaysThatThereIsNoConnectionBeforeItCountsAsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lost error
+		since := time.Now()
+		m := New(Options{
+			Target: "tls://192.0.2.7:8470", Facts: &remote{}, Runtime: &remote{}, Clock: clock.RealClock{},
+			Link: func() (time.Time, error) { return since, lost },
+		})
+		if err := m.LinkDown(); err != nil {
+			t.Errorf("with a connection: %v", err)
+		}
+		lost = errors.New("connection reset by peer")
+		want := "link to host tls://192.0.2.7:8470 is down since 2000-01-01T00:00:00Z: connection reset by peer"
+		if err := m.LinkDown(); err == nil || err.Error() != want || !errdefs.IsUnavailable(err) {
+			t.Errorf("without one: %v, want %s, Unavailable", err, want)
+		}
+		if err := m.RuntimeReady(); errdefs.IsUnavailable(err) {
+			t.Errorf("it counts as an outage at once: %v", err)
 		}
 	})
 }

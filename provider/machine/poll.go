@@ -6,6 +6,8 @@ package machine
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -75,6 +77,9 @@ func (m *Monitor) ask(ctx context.Context, images bool) answer {
 	}
 	wg.Wait()
 	a.received = clk.Now()
+	if errors.Is(a.factsErr, context.DeadlineExceeded) {
+		a.factsErr = fmt.Errorf("the host did not answer within %s", pollTimeout) // which becomes the reason of an outage
+	}
 	a.runtimeErr = cmp.Or(statusErr, versionErr)
 	return a
 }

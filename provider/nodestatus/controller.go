@@ -64,6 +64,7 @@ type Controller struct {
 	// The fields of the loop, used by its goroutine only.
 	pressures   pressures
 	skew        skew
+	outages     outages
 	sent        *v1.Node
 	sentAt      time.Time
 	imagesAt    time.Time
@@ -134,6 +135,7 @@ func (c *Controller) pass(ctx context.Context, parts *sync.WaitGroup) time.Durat
 	}
 	c.publish(ctx, node)
 	c.publishImages(ctx, &state)
+	c.reportOutages(&state)
 	c.reportSkew(&state)
 	c.reportResolvConf(&state)
 	if condition(node.Status.Conditions, v1.NodeReady).Status != v1.ConditionTrue {

@@ -248,7 +248,7 @@ func TestControllerMarksAnOldNodeNotReadyWhenTheHostIsAwayAtStart(t *testing.T) 
 			t.Errorf("kernel version %q was not kept", got)
 		}
 		// The pressure conditions were not there before.
-		want := []string{"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeNotReady"}
+		want := []string{"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeNotReady", "HostLinkDown"}
 		if d := cmp.Diff(want, c.recorded()); d != "" {
 			t.Errorf("events (-want +got):\n%s", d)
 		}
@@ -271,7 +271,7 @@ func TestControllerSaysLinkDownAndBackAtOnceAndGoesOnRenewingTheLease(t *testing
 		c.machine.set(downState())
 		synctest.Wait()
 		c.expectReady("link down", downText)
-		if d := cmp.Diff([]string{"NodeNotReady"}, c.recorded()); d != "" {
+		if d := cmp.Diff([]string{"NodeNotReady", "HostLinkDown"}, c.recorded()); d != "" {
 			t.Errorf("events (-want +got):\n%s", d)
 		}
 
@@ -290,10 +290,49 @@ func TestControllerSaysLinkDownAndBackAtOnceAndGoesOnRenewingTheLease(t *testing
 		c.machine.set(testState())
 		synctest.Wait()
 		c.expectReady("link up", readyText)
-		if d := cmp.Diff([]string{"NodeReady"}, c.recorded()); d != "" {
+		if d := cmp.Diff([]string{"NodeReady", "HostLinkUp"}, c.recorded()); d != "" {
 			t.Errorf("events (-want +got):\n%s", d)
 		}
 	})
+}
+
+func TestControllerTellsOncePerOutageWhatWasDownSinceWhenAndWhy(t *testing.T) {
+	runtimeDown := testState()
+	runtimeDown.RuntimeDown = &machine.Outage{Since: epoch, Err: errors.New("no answer")}
+	for name, tc := range map[string]struct {
+		down machine.State
+		want []string
+	}{
+		"link": {downState(), []string{
+			"Warning HostLinkDown " + strings.TrimPrefix(downText, "False HostLinkDown: "),
+			"Normal HostLinkUp link to host tls://192.0.2.7:8470 is up again; it was down since 2026-01-02T03:04:05Z",
+		}},
+		"container runtime": {runtimeDown, []string{
+			"Warning ContainerRuntimeDown container runtime is down: no answer",
+			"Normal ContainerRuntimeUp container runtime answers again; it was down since 2026-01-02T03:04:05Z",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := run(t, testState())
+				c.after(time.Minute)
+				c.recorded()
+				for _, state := range []machine.State{tc.down, tc.down, testState(), testState()} {
+					c.machine.set(state)
+					c.after(time.Minute)
+				}
+				var got []string
+				for len(c.events.Events) > 0 {
+					if e := <-c.events.Events; !strings.Contains(e, "status is now") {
+						got = append(got, e)
+					}
+				}
+				if d := cmp.Diff(tc.want, got); d != "" {
+					t.Errorf("events (-want +got):\n%s", d)
+				}
+			})
+		})
+	}
 }
 
 func TestControllerWritesAnUnchangedStatusEveryFiveMinutesOnly(t *testing.T) {
