@@ -17,6 +17,9 @@ import (
 // unitFile is the systemd unit of tombolo host.
 const unitFile = "../../deploy/systemd/tombolo-host.service"
 
+// joinedFile is what such a unit has in addition on a host that joined by a token.
+const joinedFile = "../../deploy/systemd/joined.conf"
+
 // unitRights is the command that gives a program the rights of root that the unit leaves it, and no others.
 func unitRights(t *testing.T) []string {
 	t.Helper()
