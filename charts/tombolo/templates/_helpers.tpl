@@ -60,6 +60,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- $_ := set $seen .name true -}}
 {{- end -}}
+{{- if eq (int .Values.kubeletAPI.port) (int .Values.metrics.port) -}}
+{{- fail (printf "metrics.port: %d is kubeletAPI.port, too; give another one" (int .Values.metrics.port)) -}}
+{{- end -}}
+{{- range .Values.nodes -}}
+{{- if and (hasPrefix "reverse://" .link) (has 8470 (list (int $.Values.kubeletAPI.port) (int $.Values.metrics.port))) -}}
+{{- fail (printf "nodes: at port 8470 the host of %s connects; give kubeletAPI.port and metrics.port other ones" .name) -}}
+{{- end -}}
+{{- if and (dig "jumps" list (default dict .ssh)) (not (dig "knownHosts" "" (default dict .ssh))) -}}
+{{- fail (printf "nodes: the keys of the jump hosts of %s must be in ssh.knownHosts" .name) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled: it needs metrics.service.enabled as well" -}}
 {{- end -}}
