@@ -253,9 +253,13 @@ type HelloResponse struct {
 	// Version is the version of the host process.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Time is the host's wall clock when the answer was made.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// OldestProtocol and NewestProtocol are the first and the last version of this protocol that the host speaks. A host that tells none
+	// speaks version 1.
+	OldestProtocol uint32 `protobuf:"varint,3,opt,name=oldest_protocol,json=oldestProtocol,proto3" json:"oldest_protocol,omitempty"`
+	NewestProtocol uint32 `protobuf:"varint,4,opt,name=newest_protocol,json=newestProtocol,proto3" json:"newest_protocol,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *HelloResponse) Reset() {
@@ -300,6 +304,20 @@ func (x *HelloResponse) GetTime() *timestamppb.Timestamp {
 		return x.Time
 	}
 	return nil
+}
+
+func (x *HelloResponse) GetOldestProtocol() uint32 {
+	if x != nil {
+		return x.OldestProtocol
+	}
+	return 0
+}
+
+func (x *HelloResponse) GetNewestProtocol() uint32 {
+	if x != nil {
+		return x.NewestProtocol
+	}
+	return 0
 }
 
 // FactsRequest asks for the facts of the machine.
@@ -4534,10 +4552,12 @@ const file_host_proto_rawDesc = "" +
 	"\n" +
 	"host.proto\x12\x0ftombolo.host.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"(\n" +
 	"\fHelloRequest\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\"Y\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\"\xab\x01\n" +
 	"\rHelloResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12.\n" +
-	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x0e\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12'\n" +
+	"\x0foldest_protocol\x18\x03 \x01(\rR\x0eoldestProtocol\x12'\n" +
+	"\x0fnewest_protocol\x18\x04 \x01(\rR\x0enewestProtocol\"\x0e\n" +
 	"\fFactsRequest\"\xc8\a\n" +
 	"\rFactsResponse\x12\x1d\n" +
 	"\n" +

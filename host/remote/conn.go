@@ -54,8 +54,15 @@ type ConnOptions struct {
 	Down func() error
 	// Node says which node makes the calls, "" while that is not known. A host does as one node says. Default: nobody is told.
 	Node func() string
+	// Negotiated is told for each connection to a host process which version that is of, and nil or a *SkewError, with which every call on
+	// that connection fails as UNAVAILABLE. Version is that of this program. Default: nothing is negotiated, as with a container runtime.
+	Negotiated func(host string, err error)
+	Version    string
 	// ConnectTimeout bounds one attempt to connect. Default: 5 s.
 	ConnectTimeout time.Duration
+
+	// speaks is for tests. Default: what this program speaks.
+	speaks tongue
 }
 
 // NewConn returns a client connection that connects in the background and reconnects for ever. While the other end cannot
@@ -71,6 +78,14 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 	if o.Down == nil {
 		o.Down = func() error { return nil }
 	}
+	var negotiating []grpc.DialOption
+	if o.Negotiated != nil {
+		if o.speaks == (tongue{}) {
+			o.speaks = native(o.Version)
+		}
+		n := newNegotiation(o.speaks, o.Negotiated)
+		o.Dial, negotiating = n.count(o.Dial), n.interceptors()
+	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // Dial secured the connection
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return o.Dial(ctx) }),
@@ -84,7 +99,7 @@ func NewConn(o ConnOptions) (*grpc.ClientConn, error) {
 		grpc.WithUnaryInterceptor(nameUnreachable(o.Name, o.Down)),
 		grpc.WithStreamInterceptor(nameUnreachableStream(o.Name, o.Down)),
 	}
-	options = append(options, introduce(o.Node)...)
+	options = append(append(options, introduce(o.Node)...), negotiating...)
 	if !o.Local {
 		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: keepaliveInterval, Timeout: keepaliveTimeout, PermitWithoutStream: true}))

@@ -17,15 +17,17 @@ import (
 // factsService serves what tells of a machine. Everything else is Unimplemented.
 type factsService struct {
 	hostpb.UnimplementedHostServiceServer
-	facts   host.FactsReader
-	version string
-	clock   clock.PassiveClock
+	facts host.FactsReader
+	own   tongue
+	clock clock.PassiveClock
 }
 
 var _ hostpb.HostServiceServer = (*factsService)(nil)
 
 func (s *factsService) Hello(context.Context, *hostpb.HelloRequest) (*hostpb.HelloResponse, error) {
-	return &hostpb.HelloResponse{Version: s.version, Time: timestamppb.New(s.clock.Now())}, nil
+	return &hostpb.HelloResponse{
+		Version: s.own.version, Time: timestamppb.New(s.clock.Now()), OldestProtocol: s.own.oldest, NewestProtocol: s.own.newest,
+	}, nil
 }
 
 func (s *factsService) Facts(ctx context.Context, _ *hostpb.FactsRequest) (*hostpb.FactsResponse, error) {

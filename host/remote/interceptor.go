@@ -24,13 +24,22 @@ type interceptor struct {
 	logger  *slog.Logger
 	clock   clock.PassiveClock
 	metrics *metrics
+	porter  *porter
 	lead    *lead
+}
+
+// allow says whether a caller may have its call.
+func (i *interceptor) allow(ctx context.Context, method string) error {
+	if err := i.porter.allow(ctx, method); err != nil {
+		return err
+	}
+	return i.lead.allow(ctx, method)
 }
 
 func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 	defer i.observe(ctx, info.FullMethod)(&err)
 	defer i.recover(info.FullMethod, &err)
-	if err := i.lead.allow(ctx, info.FullMethod); err != nil {
+	if err := i.allow(ctx, info.FullMethod); err != nil {
 		return nil, err
 	}
 	if limit := unaryDeadline(info.FullMethod, req); limit > 0 {
@@ -44,7 +53,7 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 func (i *interceptor) stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer i.observe(stream.Context(), info.FullMethod)(&err)
 	defer i.recover(info.FullMethod, &err)
-	if err := i.lead.allow(stream.Context(), info.FullMethod); err != nil {
+	if err := i.allow(stream.Context(), info.FullMethod); err != nil {
 		return err
 	}
 	if limit := streamDeadline(info.FullMethod); limit > 0 {

@@ -48,13 +48,16 @@ type ServerOptions struct {
 	Policy Policy
 	// Pins keep what the policy has judged as it is. A policy needs them.
 	Pins Pins
-	// Version is what Hello tells.
+	// Version is what Hello tells, together with the protocols that this program speaks. Nodes that speak none of these are refused.
 	Version string
 	Clock   clock.PassiveClock
 	// Logger gets every call at debug level, without its contents. Default: none.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Default: none.
 	Registerer prometheus.Registerer
+
+	// speaks is for tests. Default: what this program speaks.
+	speaks tongue
 }
 
 // Server serves a machine: HostService, and the runtime's own services forwarded method by method.
@@ -77,7 +80,13 @@ func NewServer(o ServerOptions) *Server {
 	if o.Credentials == nil {
 		o.Credentials = insecure.NewCredentials()
 	}
-	around := &interceptor{logger: o.Logger, clock: o.Clock, metrics: newMetrics(o.Registerer), lead: &lead{clock: o.Clock, logger: o.Logger}}
+	if o.speaks == (tongue{}) {
+		o.speaks = native(o.Version)
+	}
+	around := &interceptor{
+		logger: o.Logger, clock: o.Clock, metrics: newMetrics(o.Registerer),
+		porter: &porter{own: o.speaks, logger: o.Logger}, lead: &lead{clock: o.Clock, logger: o.Logger},
+	}
 	s := &Server{
 		logger:  o.Logger,
 		relays:  &sync.WaitGroup{},
@@ -97,7 +106,7 @@ func NewServer(o ServerOptions) *Server {
 		),
 	}
 	guard := guard{policy: o.Policy, pins: o.Pins, logger: o.Logger}
-	facts := factsService{facts: o.Facts, version: o.Version, clock: o.Clock}
+	facts := factsService{facts: o.Facts, own: o.speaks, clock: o.Clock}
 	runtime, images := runtimeapi.NewRuntimeServiceClient(o.Runtime), runtimeapi.NewImageServiceClient(o.Runtime)
 	if o.Host == nil {
 		hostpb.RegisterHostServiceServer(s.grpc, &facts)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tombolo-dev/tombolo/host/remote"
 	"github.com/tombolo-dev/tombolo/link"
 )
 
@@ -57,10 +58,13 @@ func judgeLink(o *Observed) []Finding {
 
 // linkRemedy says what to do about a host that is not reached.
 func linkRemedy(target link.Target, err error) string {
+	var skew *remote.SkewError
 	var unbelieved *tls.CertificateVerificationError
 	var unknown *net.DNSError
 	var timeout net.Error
 	switch {
+	case errors.As(err, &skew):
+		return skew.Remedy
 	case target.Scheme == link.SchemeUnix && errors.Is(err, fs.ErrNotExist):
 		return "see that containerd is installed and running (systemctl status containerd), and that this is its socket (address of [grpc] in its config.toml)"
 	case target.Scheme == link.SchemeUnix && errors.Is(err, fs.ErrPermission):
@@ -99,7 +103,7 @@ func judgeVersions(o *Observed) Finding {
 	if o.Machine.Version == o.Version {
 		return ok(checkVersions, fmt.Sprintf("both ends are tombolo %s", o.Version))
 	}
-	return warning(checkVersions, fmt.Sprintf("tombolo is %s here and %s on the host", o.Version, o.Machine.Version),
+	return warning(checkVersions, fmt.Sprintf("tombolo is %s here and %s on the host; they understand each other", o.Version, o.Machine.Version),
 		"put the same version on both ends, in either order; pods run on meanwhile")
 }
 

@@ -23,6 +23,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/host/remote"
 	"github.com/tombolo-dev/tombolo/link"
 )
 
@@ -195,6 +196,7 @@ func TestUnreachedHostSaysWhatToDo(t *testing.T) {
 		"unknown name":      {atEdge, &net.DNSError{Name: "edge"}, "IP address"},
 		"host unbelieved":   {atEdge, &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, "certificate of the host below"},
 		"node unbelieved":   {atEdge, errors.New("tls://x refused our certificate: remote error"), "--client-ca-file"},
+		"too far apart":     {atEdge, &remote.SkewError{Reason: "the host is too old", Remedy: "replace tombolo host"}, "replace tombolo host"},
 		"something else":    {atEdge, errors.New("oops"), "log of tombolo host"},
 		"ssh":               {ssh, errors.New("oops"), "ssh -v -p 22 root@edge"},
 		"reverse":           {link.Target{Scheme: link.SchemeReverse, Address: "edge-1"}, errors.New("oops"), "--connect"},

@@ -72,6 +72,7 @@ type Connection struct {
 
 	link  *link.Link
 	node  *atomic.Pointer[string]
+	skew  atomic.Pointer[skew]
 	close func(context.Context) error
 }
 
@@ -140,18 +141,14 @@ func connectRemote(o Options, to *link.Link, options remote.ConnOptions) (*Conne
 		}
 		return ""
 	}
+	c := &Connection{Target: target, link: to, node: &node}
+	options.Version, options.Negotiated = o.Version, c.negotiated(o)
 	conn, err := remote.NewConn(options)
 	if err != nil {
 		to.Close()
 		return nil, err
 	}
-	c := &Connection{
-		CRI:    conn,
-		Target: target,
-		link:   to,
-		node:   &node,
-		close:  func(context.Context) error { return conn.Close() },
-	}
+	c.CRI, c.close = conn, func(context.Context) error { return conn.Close() }
 	machine := remote.NewClient(conn, remote.ClientOptions{Clock: o.Clock})
 	if c.Facts = machine; !o.Inspect {
 		c.Host = machine
@@ -212,7 +209,7 @@ func (c *Connection) Introduce(node string) {
 
 // State is how the connection is doing.
 type State struct {
-	// Up says that the other end answers.
+	// Up says that the other end answers, and is of a version that this one understands.
 	Up bool
 	// Since is when Up last changed, or when the connection was made.
 	Since time.Time
@@ -225,12 +222,15 @@ type State struct {
 // State returns how the connection is doing.
 func (c *Connection) State() State {
 	s := c.link.State()
+	if found := c.skew.Load(); s.Up && found != nil {
+		return State{Since: found.since, Err: found.err}
+	}
 	return State{Up: s.Up, Since: s.Since, Err: s.Err, Waiting: s.Waiting}
 }
 
 // Err returns why the host cannot be reached, with its target and as Unavailable, or nil while it can.
 func (c *Connection) Err() error {
-	state := c.link.State()
+	state := c.State()
 	switch {
 	case state.Up:
 		return nil

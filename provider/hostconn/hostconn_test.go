@@ -5,6 +5,8 @@ package hostconn
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"github.com/containerd/errdefs"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/credentials"
+	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host/local"
@@ -199,6 +202,32 @@ func TestHostThatConnectsIsUsedAndFoundAgain(t *testing.T) {
 		if _, err := c.Host.Facts(t.Context()); !errdefs.IsUnavailable(err) {
 			t.Errorf("while the host is away: %v", err)
 		}
+	}
+}
+
+func TestHostThatIsNotUnderstoodIsDownWithTheReasonUntilItIs(t *testing.T) {
+	hostFiles, nodeFiles := certificates(t, 9*time.Hour)
+	address, _ := serve(t, hostFiles, "127.0.0.1:0")
+	log := &strings.Builder{}
+	o := Options{Target: "tls://" + address, Files: nodeFiles, Version: "v1", Clock: clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	c := open(t, o)
+	if _, err := c.Host.Facts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tell := c.negotiated(o)
+	why := &remote.SkewError{Reason: "the host is too old", Remedy: "replace it"}
+	tell("v0", why)
+	since := c.State().Since
+	tell("v0", why)
+	if state := c.State(); state.Up || !errors.Is(state.Err, why) || state.Waiting || !state.Since.Equal(since) || !errdefs.IsUnavailable(c.Err()) {
+		t.Errorf("%+v, %v", state, c.Err())
+	}
+	tell("v2", nil)
+	if state := c.State(); !state.Up || c.Err() != nil {
+		t.Errorf("%+v", state)
+	}
+	if n := strings.Count(log.String(), "The host is not used"); n != 1 || !strings.Contains(log.String(), "host_version=v2 version=v1") {
+		t.Errorf("log: %s", log)
 	}
 }
 
