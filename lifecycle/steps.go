@@ -118,6 +118,13 @@ func (e *Engine) ready(pod *v1.Pod) error {
 
 // publish computes the pod's status from an observation and hands it to the status manager.
 func (e *Engine) publish(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, terminal bool) (v1.PodStatus, error) {
+	return e.publishBy(ctx, e.status.Set, pod, rs, terminal)
+}
+
+// publishBy is publish by the given method of the status manager.
+func (e *Engine) publishBy(
+	ctx context.Context, set func(*v1.Pod, v1.PodStatus), pod *v1.Pod, rs *cri.PodStatus, terminal bool,
+) (v1.PodStatus, error) {
 	if err := e.messages.collect(ctx, pod, rs); err != nil {
 		return v1.PodStatus{}, err
 	}
@@ -131,7 +138,7 @@ func (e *Engine) publish(ctx context.Context, pod *v1.Pod, rs *cri.PodStatus, te
 	if e.status.Phase(pod.UID) == v1.PodPending && st.Phase == v1.PodRunning {
 		e.metrics.start.Observe(e.clock.Since(e.workers.FirstSeen(pod.UID)).Seconds())
 	}
-	e.status.Set(pod, st)
+	set(pod, st)
 	return st, nil
 }
 
@@ -164,7 +171,7 @@ func (e *Engine) sandboxReady(pod *v1.Pod, _ *runtimeapi.PodSandboxStatus) {
 	e.shown.mu.Lock()
 	defer e.shown.mu.Unlock()
 	if last, ok := e.status.Get(pod.UID); ok {
-		e.status.Set(pod, status.WithSandbox(pod, last, e.clock.Now()))
+		e.status.SetSoon(pod, status.WithSandbox(pod, last, e.clock.Now()))
 	}
 }
 
@@ -188,7 +195,7 @@ func (e *Engine) SyncTerminatingPod(ctx context.Context, pod *v1.Pod, rs *cri.Po
 		return err
 	}
 	e.probes.Remove(pod.UID)
-	_, err = e.publish(ctx, pod, after, true)
+	_, err = e.publishBy(ctx, e.status.SetSoon, pod, after, true) // the next step says the same, with the terminal phase
 	return err
 }
 

@@ -36,7 +36,7 @@ func TestPlainPodLifeTakesAtMostSixWrites(t *testing.T) {
 		b.runs.Store(true)
 		tell(pod, &cri.PodStatus{}, false)
 		last, _ := b.Get(pod.UID)
-		b.Set(pod, WithSandbox(pod, last, b.clock.Now()))
+		b.SetSoon(pod, WithSandbox(pod, last, b.clock.Now()))
 		pass(0)
 		tell(pod, facts(true, rec(0, cri.ContainerCreated, 1)), false)
 		tell(pod, facts(true, rec(0, cri.ContainerRunning, 1)), false)

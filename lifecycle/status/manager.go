@@ -39,6 +39,8 @@ const (
 	defaultCallTimeout = 30 * time.Second
 	// passPeriod is the kubelet's period of looking at every pod.
 	passPeriod = 10 * time.Second
+	// soon is how long SetSoon waits for a status to be written with.
+	soon = 2 * time.Second
 	// observeDelay keeps a fight with another writer from becoming a busy loop.
 	observeDelay = time.Second
 	// firstPause and longestPause bound the pause after a failure, which doubles with each. The kubelet repeats every 10 s.
@@ -151,18 +153,27 @@ func (m *Manager) Phase(uid types.UID) v1.PodPhase {
 // ended for good has not ended is dropped, unless it goes on being set for some seconds. A status that says nothing new is not written, unless the pod is being
 // deleted.
 func (m *Manager) Set(pod *v1.Pod, st v1.PodStatus) {
-	m.update(pod, false, func(*v1.PodStatus) v1.PodStatus { return *st.DeepCopy() })
+	m.update(pod, false, func(*v1.PodStatus) v1.PodStatus { return *st.DeepCopy() }, m.enqueue)
+}
+
+// SetSoon is Set for a status that another one follows, most often at once: they are written together if that one comes within
+// some seconds.
+func (m *Manager) SetSoon(pod *v1.Pod, st v1.PodStatus) {
+	m.update(pod, false, func(*v1.PodStatus) v1.PodStatus { return *st.DeepCopy() }, func(e *entry) {
+		m.plan(e, soon)
+		m.poke()
+	})
 }
 
 // Finish makes the last status final, with every container ended and a terminal phase, and says that all the pod had is
 // released. From now on its object is deleted as soon as the API has accepted a terminal phase and the pod is being
 // deleted. Finish may be called again, and for pods that were rejected.
 func (m *Manager) Finish(pod *v1.Pod) {
-	m.update(pod, true, func(last *v1.PodStatus) v1.PodStatus { return final(pod, last, m.clock.Now()) })
+	m.update(pod, true, func(last *v1.PodStatus) v1.PodStatus { return final(pod, last, m.clock.Now()) }, m.enqueue)
 }
 
-// update replaces the status of a pod by one that is made, as a fresh copy, from the last.
-func (m *Manager) update(pod *v1.Pod, finish bool, change func(last *v1.PodStatus) v1.PodStatus) {
+// update replaces the status of a pod by one that is made, as a fresh copy, from the last, and gives the pod a turn.
+func (m *Manager) update(pod *v1.Pod, finish bool, change func(last *v1.PodStatus) v1.PodStatus, turn func(*entry)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.pods[pod.UID]
@@ -192,7 +203,7 @@ func (m *Manager) update(pod *v1.Pod, finish bool, change func(last *v1.PodStatu
 	if e.changed.IsZero() {
 		e.changed = m.clock.Now()
 	}
-	m.enqueue(e)
+	turn(e)
 }
 
 // keep undoes in a status what must not change.

@@ -16,7 +16,7 @@ import (
 // words for it. Nothing of it ever ran here, so whatever its status says of containers is kept. When the pod is deleted,
 // Finish lets its object go.
 func (m *Manager) Reject(pod *v1.Pod, reason, message string) {
-	m.update(pod, false, func(*v1.PodStatus) v1.PodStatus { return rejected(pod, reason, message, m.clock.Now()) })
+	m.update(pod, false, func(*v1.PodStatus) v1.PodStatus { return rejected(pod, reason, message, m.clock.Now()) }, m.enqueue)
 }
 
 func rejected(pod *v1.Pod, reason, message string, now time.Time) v1.PodStatus {

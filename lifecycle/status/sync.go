@@ -70,7 +70,7 @@ func (m *Manager) sync(ctx context.Context, e *entry) {
 		m.retry(e, r.err)
 	default:
 		m.accepted(e, s, r)
-		if e.again || e.version > e.sent || releasable {
+		if e.again || releasable || e.version > e.sent && e.due.IsZero() {
 			m.enqueue(e)
 		}
 	}
@@ -81,7 +81,7 @@ func (m *Manager) accepted(e *entry, s snapshot, r result) {
 	if e.failures > 1 {
 		m.log.Info("status accepted again", "pod", e.name.String(), "uid", e.uid, "failures", e.failures)
 	}
-	e.failures, e.due = 0, time.Time{}
+	e.failures = 0
 	if !isOlder(r.api, e.api) {
 		e.api = r.api
 	}
