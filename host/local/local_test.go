@@ -44,6 +44,7 @@ type fakeRuntime struct {
 	containers []*runtimeapi.Container
 	stats      []*runtimeapi.ContainerStats
 	lists      int
+	listing    time.Duration // how long a list of sandboxes takes
 	events     func(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error
 }
 
@@ -95,8 +96,12 @@ func (r *fakeRuntime) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoRespo
 
 func (r *fakeRuntime) SelectSandboxes(context.Context, map[string]string) ([]*runtimeapi.PodSandbox, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.lists++
+	takes := r.listing
+	r.mu.Unlock()
+	time.Sleep(takes)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.sandboxes, r.err
 }
 

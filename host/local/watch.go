@@ -20,8 +20,11 @@ import (
 const (
 	// relistPeriod is the time from the end of one look at the runtime to the next one, as in the kubelet.
 	relistPeriod = time.Second
-	// relistGap is the least such time, however many events there are.
-	relistGap = 50 * time.Millisecond
+	// relistGap is the least such time, however many events there are, and relistShare how many times as long as the look it is:
+	// a runtime that has much to do is asked a fifth of the time at most, unless that took longer than longestGap.
+	relistGap   = 50 * time.Millisecond
+	relistShare = 4
+	longestGap  = 5 * time.Second
 )
 
 // WatchPods looks at the runtime every second, and whenever an event of the runtime hints at an end. Each watch looks for
@@ -61,21 +64,23 @@ type picture map[string]object
 
 func (w *podWatch) run(ctx context.Context, changed func(host.PodsChanged) error) error {
 	for {
-		if err := w.look(ctx, changed); err != nil {
+		begin := w.host.clock.Now()
+		now, err := w.observe(ctx)
+		if err != nil {
 			return err
 		}
-		if err := w.pause(ctx); err != nil {
+		took := w.host.clock.Since(begin)
+		if err := w.tell(now, changed); err != nil {
+			return err
+		}
+		if err := w.pause(ctx, took); err != nil {
 			return err
 		}
 	}
 }
 
-// look observes the runtime and tells what the receiver does not know.
-func (w *podWatch) look(ctx context.Context, changed func(host.PodsChanged) error) error {
-	now, err := w.observe(ctx)
-	if err != nil {
-		return err
-	}
+// tell tells what the receiver does not know.
+func (w *podWatch) tell(now picture, changed func(host.PodsChanged) error) error {
 	uids := w.known.changes(now)
 	if w.known != nil && len(uids) == 0 && w.host.clock.Since(w.sentAt) < w.req.DigestPeriod {
 		return nil
@@ -114,12 +119,16 @@ func unobservable(ctx context.Context, err error) error {
 	return fmt.Errorf("observing the runtime: %w", err)
 }
 
-// pause waits until it is time for the next look.
-func (w *podWatch) pause(ctx context.Context) error {
-	if err := w.wait(ctx, relistGap, nil); err != nil {
+// pause waits until it is time for the next look after one that took so long.
+func (w *podWatch) pause(ctx context.Context, took time.Duration) error {
+	gap := min(max(relistShare*took, relistGap), longestGap)
+	if err := w.wait(ctx, gap, nil); err != nil {
 		return err
 	}
-	return w.wait(ctx, relistPeriod-relistGap, w.hints)
+	if gap >= relistPeriod {
+		return nil
+	}
+	return w.wait(ctx, relistPeriod-gap, w.hints)
 }
 
 func (w *podWatch) wait(ctx context.Context, d time.Duration, wake <-chan struct{}) error {

@@ -213,6 +213,41 @@ func TestEndWakesTheWatchAtOnceAndManyWakeItOnce(t *testing.T) {
 	})
 }
 
+func TestSlowRuntimeIsLookedAtAFifthOfTheTimeHoweverManyEventsThereAre(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes time.Duration
+		want  int
+	}{
+		"slow":               {100 * time.Millisecond, 120},
+		"slower than a look": {time.Second, 12},
+		"all but hanging":    {10 * time.Second, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watchTest(t, func(t *testing.T, h *Host, rt *fakeRuntime) {
+				rt.listing = tt.takes
+				rt.events = func(ctx context.Context, event func(*runtimeapi.ContainerEventResponse)) error {
+					tick := time.NewTicker(time.Millisecond)
+					defer tick.Stop()
+					for ctx.Err() == nil {
+						<-tick.C
+						event(&runtimeapi.ContainerEventResponse{
+							ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
+						})
+					}
+					return ctx.Err()
+				}
+				w := startWatch(t, h)
+				before := rt.listed()
+				time.Sleep(time.Minute)
+				if n := rt.listed() - before; n != tt.want && n != tt.want-1 {
+					t.Errorf("%d looks in a minute that take %s each, want %d", n, tt.takes, tt.want)
+				}
+				w.stop()
+			})
+		})
+	}
+}
+
 func (r *fakeRuntime) listed() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
