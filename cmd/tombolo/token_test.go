@@ -69,10 +69,7 @@ func TestHostJoinsByATokenAndServesItsNode(t *testing.T) {
 		ended <- run(ctx, []string{"host", "--connect", address, "--root", root, "--pod-logs-dir", filepath.Join(root, "logs"), "--containerd", filepath.Join(root, "c.sock")},
 			func(string) (string, bool) { return "", false }, nil, nil, log)
 	}()
-	log.await(t, `link is up.* target=(\S+)`)
-	if facts, err := c.Host.Facts(t.Context()); err != nil || facts.Version != buildVersion() {
-		t.Errorf("facts: %+v, %v", facts, err)
-	}
+	awaitFacts(t, c)
 	if code, out, _ := execute("token", "list", "--join-dir", dir); code != exitSuccess || !strings.Contains(out, "used 20") || !strings.Contains(out, "token ") {
 		t.Errorf("exit %d, %q", code, out)
 	}
