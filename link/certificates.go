@@ -94,14 +94,15 @@ func (c *Certificates) clientConfig(serverName string) *tls.Config {
 	}
 }
 
-// serverConfig returns the configuration of a server for any number of handshakes. No session is ever resumed: each
+// serverConfig returns the configuration of a server for any number of handshakes with those nodes. No session is ever resumed: each
 // connection is checked against the authorities of that moment.
-func (c *Certificates) serverConfig() *tls.Config {
+func (c *Certificates) serverConfig(nodes Nodes) *tls.Config {
 	base := &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		NextProtos:             []string{protocolHTTP2},
 		ClientAuth:             tls.RequireAndVerifyClientCert,
 		SessionTicketsDisabled: true,
+		VerifyConnection:       nodes.check,
 	}
 	config := base.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
@@ -40,6 +42,8 @@ type ConnectorOptions struct {
 	Address string
 	// Certificates are the host's, and the authority of the node's.
 	Certificates *Certificates
+	// Nodes may be at the other end. Default: every one of the authority.
+	Nodes Nodes
 	// Proxy is an HTTP proxy to ask for a tunnel, nil to connect directly.
 	Proxy *url.URL
 	// Clock is the real one by default.
@@ -117,7 +121,8 @@ func (c *Connector) Accept() (net.Conn, error) {
 		secured, err := c.connect()
 		if err == nil {
 			c.metrics.attempts.WithLabelValues(attemptWelcome).Inc()
-			return &conn{Conn: &connected{Conn: secured, ended: c.release(c.o.Clock.Now())}, tracker: c.tracker}, nil
+			made := &conn{Conn: &connected{Conn: secured, ended: c.release(c.o.Clock.Now())}, tracker: c.tracker}
+			return &welcomed{Conn: made, state: secured.ConnectionState()}, nil
 		}
 		if c.ctx.Err() != nil {
 			return nil, net.ErrClosed
@@ -153,14 +158,14 @@ func (c *Connector) release(begin time.Time) func() {
 	}
 }
 
-func (c *Connector) connect() (net.Conn, error) {
+func (c *Connector) connect() (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, attemptTimeout)
 	defer cancel()
 	raw, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	secured := tls.Client(raw, c.o.Certificates.hostConfig(reverse.Protocol, c.serverName))
+	secured := tls.Client(raw, c.o.Certificates.hostConfig(reverse.Protocol, c.serverName, c.o.Nodes))
 	if err := c.introduce(ctx, secured); err != nil {
 		_ = raw.Close()
 		return nil, err
@@ -182,6 +187,35 @@ func (c *Connector) introduce(ctx context.Context, secured *tls.Conn) error {
 		return c.o.Certificates.explainGreeting(err)
 	}
 	return nil
+}
+
+// Credentials are those of a gRPC server on the connections of Accept, which are secured already: they tell it who is at the other end.
+func (c *Connector) Credentials() credentials.TransportCredentials {
+	return connectorCredentials{insecure.NewCredentials()}
+}
+
+type connectorCredentials struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake tells of the handshake that was made.
+func (connectorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	made, ok := raw.(*welcomed)
+	if !ok {
+		return nil, nil, errors.New("not a connection of a connector")
+	}
+	return raw, credentials.TLSInfo{
+		State: made.state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+	}, nil
+}
+
+// Clone returns the same.
+func (c connectorCredentials) Clone() credentials.TransportCredentials { return c }
+
+// welcomed is a connection on which the node has greeted.
+type welcomed struct {
+	net.Conn
+	state tls.ConnectionState
 }
 
 // connected is a connection whose end is told once.

@@ -20,8 +20,10 @@ import (
 	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
-// ServerOptions are what a server's credentials report to.
+// ServerOptions are whom a server's credentials let in, and what they report to.
 type ServerOptions struct {
+	// Nodes may connect. Default: every one of the authority.
+	Nodes Nodes
 	// Logger gets one line for each connection that is accepted, and for those that are refused unless they are many. Default: none.
 	Logger *slog.Logger
 	// Registerer gets the count of refused connections and the end of our own certificate. Default: none.
@@ -35,7 +37,7 @@ func (c *Certificates) ServerCredentials(o ServerOptions) credentials.TransportC
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &serverCredentials{
-		TransportCredentials: credentials.NewTLS(c.serverConfig()),
+		TransportCredentials: credentials.NewTLS(c.serverConfig(o.Nodes)),
 		logger:               o.Logger,
 		refused:              calmlog.New(o.Logger, clock.RealClock{}),
 		metrics:              newMetrics(o.Registerer, c),
@@ -81,7 +83,12 @@ func (s *serverCredentials) Clone() credentials.TransportCredentials {
 }
 
 // refusal says in an operator's words why a handshake failed. The peer, of whom nothing is known, has a part in some of them.
-func refusal(err error) string { return safetext.Short(wordsFor(err)) }
+func refusal(err error) string {
+	if name := (*nodeNameError)(nil); errors.As(err, &name) {
+		return name.Error()
+	}
+	return safetext.Short(wordsFor(err))
+}
 
 func wordsFor(err error) string {
 	if header := (tls.RecordHeaderError{}); errors.As(err, &header) {

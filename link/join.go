@@ -27,7 +27,7 @@ func (c *Certificates) Renew(ctx context.Context, address string, proxy *url.URL
 	if err != nil {
 		return nil, err
 	}
-	return join.Renew(ctx, dial, c.hostConfig(join.Protocol, serverName), name)
+	return join.Renew(ctx, dial, c.hostConfig(join.Protocol, serverName, nil), name)
 }
 
 // wayTo is how an address is dialled.

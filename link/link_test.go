@@ -123,14 +123,14 @@ type server struct {
 	results chan error // of each handshake
 }
 
-func serve(t *testing.T, files Files) *server {
+func serve(t *testing.T, files Files, nodes ...string) *server {
 	t.Helper()
 	s := &server{log: &lines{}, refused: prometheus.NewRegistry(), results: make(chan error, 10)}
 	certificates, err := LoadCertificates(files, s.log.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	credentials := certificates.ServerCredentials(ServerOptions{Logger: s.log.logger(), Registerer: s.refused})
+	credentials := certificates.ServerCredentials(ServerOptions{Nodes: nodes, Logger: s.log.logger(), Registerer: s.refused})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ type metrics struct {
 func newMetrics(registerer prometheus.Registerer, certificates *Certificates) *metrics {
 	m := &metrics{refused: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tombolo_host_connections_refused_total",
-		Help: "Connections whose handshake failed: no certificate, one that is not valid, or no TLS 1.3. Peers that went away by themselves are excluded.",
+		Help: "Connections whose handshake failed: no certificate, one that is not valid or of another node, or no TLS 1.3. Peers that went away by themselves are excluded.",
 	})}
 	if registerer != nil {
 		registerer.MustRegister(m.refused, expiration(certificates))

@@ -78,7 +78,7 @@ func TestRefusedCertificatesAreNamedOnBothEnds(t *testing.T) {
 			if got := s.log.with("connection refused"); len(got) != 1 || !strings.Contains(got[0], test.wantHost) || !strings.Contains(got[0], "peer=127.0.0.1") {
 				t.Errorf("log of the host: %q, want one line with %q", got, test.wantHost)
 			}
-			const want = "# HELP tombolo_host_connections_refused_total Connections whose handshake failed: no certificate, one that is not valid, or no TLS 1.3. Peers that went away by themselves are excluded.\n" +
+			const want = "# HELP tombolo_host_connections_refused_total Connections whose handshake failed: no certificate, one that is not valid or of another node, or no TLS 1.3. Peers that went away by themselves are excluded.\n" +
 				"# TYPE tombolo_host_connections_refused_total counter\ntombolo_host_connections_refused_total 1\n"
 			if err := testutil.GatherAndCompare(s.refused, strings.NewReader(want), "tombolo_host_connections_refused_total"); err != nil {
 				t.Error(err)

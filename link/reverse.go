@@ -71,9 +71,9 @@ func (c *Certificates) acceptConfig(desk *join.Desk) *tls.Config {
 	return config
 }
 
-// hostConfig is for the host's end of one handshake that it begins. The name is not that of a certificate, but lets what is
-// in between find the way.
-func (c *Certificates) hostConfig(protocol, serverName string) *tls.Config {
+// hostConfig is for the host's end of one handshake that it begins with one of those nodes. The name is not that of a certificate, but
+// lets what is in between find the way.
+func (c *Certificates) hostConfig(protocol, serverName string, nodes Nodes) *tls.Config {
 	id := c.current()
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -81,7 +81,7 @@ func (c *Certificates) hostConfig(protocol, serverName string) *tls.Config {
 		ServerName:         serverName,
 		Certificates:       []tls.Certificate{id.certificate},
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies it, as one for calling
-		VerifyConnection:   reverse.VerifyPeer(protocol, x509.ExtKeyUsageClientAuth, id.authorities),
+		VerifyConnection:   nodes.also(reverse.VerifyPeer(protocol, x509.ExtKeyUsageClientAuth, id.authorities)),
 	}
 }
 
@@ -92,7 +92,7 @@ func (c *Certificates) explainHost(err error) string {
 	case isUnverified(err):
 		why += fmt.Sprintf(" (a host must show one of the authority in %s, made with: tombolo pki host)", called(c.files.Names.CA, c.files.CAFile))
 	case isAlert(err):
-		why += fmt.Sprintf(" (the host does not want to talk to this node; does its --client-ca-file have the authority of %s?)", called(c.files.Names.Cert, c.files.CertFile))
+		why += fmt.Sprintf(" (the host does not want to talk to this node; does its --client-ca-file have the authority of %s? and its --node-name, if it is given, the name in there?)", called(c.files.Names.Cert, c.files.CertFile))
 	}
 	return why
 }

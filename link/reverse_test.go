@@ -77,14 +77,14 @@ type boat struct {
 	conns   chan net.Conn
 }
 
-func newBoat(t *testing.T, address string, files Files) *boat {
+func newBoat(t *testing.T, address string, files Files, nodes ...string) *boat {
 	t.Helper()
 	b := &boat{log: &lines{}, metrics: prometheus.NewRegistry(), conns: make(chan net.Conn, 10)}
 	certificates, err := LoadCertificates(files, b.log.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Connector, err = NewConnector(ConnectorOptions{Address: address, Certificates: certificates, Logger: b.log.logger(), Registerer: b.metrics})
+	b.Connector, err = NewConnector(ConnectorOptions{Address: address, Certificates: certificates, Nodes: nodes, Logger: b.log.logger(), Registerer: b.metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestHostConnectsAndBothEndsKnowWhoTheOtherIs(t *testing.T) {
 	if n, err := testutil.GatherAndCount(b.metrics, "tombolo_host_link_up", "tombolo_host_certificate_expiration_timestamp_seconds"); n != 2 || err != nil {
 		t.Errorf("%d metrics, %v", n, err)
 	}
-	made := host.(*conn).Conn.(*connected).Conn.(*tls.Conn).NetConn()
+	made := host.(*welcomed).Conn.(*conn).Conn.(*connected).Conn.(*tls.Conn).NetConn()
 	taken := node.(*conn).Conn.(interface{ NetConn() net.Conn }).NetConn().(accepted).Conn
 	for end, raw := range map[string]net.Conn{"host": made, "node": taken} {
 		if got := userTimeout(t, raw); got != unacknowledgedTimeout {

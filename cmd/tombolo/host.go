@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,6 +53,7 @@ type hostOptions struct {
 	stdio          bool
 	inspect        bool
 	files          link.Files
+	nodes          []string
 	policy         string
 	metricsAddress string
 	log            logOptions
@@ -69,6 +71,7 @@ func (o *hostOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.files.CertFile, "tls-cert-file", "", "certificate of this host (tombolo pki host)")
 	fs.StringVar(&o.files.KeyFile, "tls-private-key-file", "", "key of the certificate")
 	fs.StringVar(&o.files.CAFile, "client-ca-file", "", "authority that the certificates of nodes must come from")
+	fs.StringSliceVar(&o.nodes, "node-name", nil, "names in the certificates of the nodes that may lead this host, separated by commas (tombolo pki node --name); by default every node of the authority")
 	o.files.Names = link.FileNames{CA: "--client-ca-file", Cert: "--tls-cert-file", Key: "--tls-private-key-file"}
 	fs.StringVar(&o.metricsAddress, "metrics-address", "", "address and port for Prometheus, such as 127.0.0.1:8471; off by default")
 	o.log.addFlags(fs)
@@ -111,6 +114,9 @@ func (o *hostOptions) checkServing() (problems []error) {
 			problems = append(problems, fmt.Errorf("--%s is empty: %s", file.flag, file.remedy))
 		}
 	}
+	if slices.Contains(o.nodes, "") {
+		problems = append(problems, fmt.Errorf("--node-name %q: a name is empty: give the names of nodes, separated by commas", strings.Join(o.nodes, ",")))
+	}
 	for _, address := range []struct{ flag, value string }{{"listen", o.listen}, {"metrics-address", o.metricsAddress}} {
 		if address.flag == "metrics-address" && address.value == "" {
 			continue
@@ -138,15 +144,15 @@ func newHostCommand(p *process) *cobra.Command {
 		Use:   "host",
 		Short: "Serve this machine's containerd to a node",
 		Long: `Runs beside containerd and serves it, and what else of this machine pods need, to nodes that show a certificate of
-the given authority. It starts whether or not containerd is up, and keeps no state but files below --root. Pods live on
-when it stops.
+the given authority, and for one of the names in --node-name if that is given. It starts whether or not containerd is up, and
+keeps no state but files below --root. Pods live on when it stops.
 
 With --connect it listens on no port: it connects to its node itself, for machines behind NAT or a firewall that lets nothing
 in. One TCP connection carries everything. If it ends, another one is made, for as long as it takes. Without --tls-cert-file
 and the like it uses the certificate of 'tombolo host join', and renews it.
 
 With --stdio it serves the one node that started it, over SSH, and ends with it.`,
-		Example: `  tombolo host --tls-cert-file host-edge-1.crt --tls-private-key-file host-edge-1.key --client-ca-file ca.crt
+		Example: `  tombolo host --tls-cert-file host-edge-1.crt --tls-private-key-file host-edge-1.key --client-ca-file ca.crt --node-name edge-1
 
   # settings from a file
   tombolo host --config /etc/tombolo/host.yaml`,

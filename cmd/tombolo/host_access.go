@@ -24,7 +24,7 @@ import (
 
 // access is how nodes get to this host.
 type access struct {
-	// credentials secure the connections, nil where they are secure already.
+	// credentials secure the connections or tell how that was done, nil where who started the process is at the other end.
 	credentials credentials.TransportCredentials
 	// listen begins to yield connections.
 	listen func(context.Context) (net.Listener, error)
@@ -44,11 +44,14 @@ func (o *hostOptions) access(p *process, logger *slog.Logger, registry *promethe
 	if err := certificates.CheckUsage(x509.ExtKeyUsageServerAuth); err != nil {
 		return nil, fmt.Errorf("--tls-cert-file: %w", err)
 	}
+	if joined := o.files.CertFile == joinedFiles(o.rootDir, nil).Pair(); len(o.nodes) == 0 && !joined {
+		logger.Warn("any node of this authority may lead this host: --node-name", "client_ca_file", o.files.CAFile)
+	}
 	if o.connect.address != "" {
 		return o.connect.access(p, o, certificates, logger, registry)
 	}
 	return &access{
-		credentials: certificates.ServerCredentials(link.ServerOptions{Logger: logger, Registerer: registry}),
+		credentials: certificates.ServerCredentials(link.ServerOptions{Nodes: o.nodes, Logger: logger, Registerer: registry}),
 		listen: func(ctx context.Context) (net.Listener, error) {
 			listener, err := link.Listen(ctx, o.listen)
 			if err != nil {
@@ -101,6 +104,9 @@ func (o *hostOptions) useJoined() []error {
 	if _, err := joined.Leaf(); errdefs.IsNotFound(err) {
 		return []error{fmt.Errorf("--connect needs a certificate, and %w: run tombolo host join first", err)}
 	}
+	if len(o.nodes) > 0 {
+		return []error{errors.New("--node-name is for an authority that several nodes share, and this host has joined a node, which has its own: leave it out")}
+	}
 	o.files.CAFile, o.files.CertFile, o.files.KeyFile = joined.Authority(), joined.Pair(), joined.Pair()
 	return nil
 }
@@ -115,12 +121,12 @@ func (o *connectOptions) access(p *process, host *hostOptions, certificates *lin
 		logger.Info("connecting through a proxy", "proxy", proxy.Host)
 	}
 	connector, err := link.NewConnector(link.ConnectorOptions{
-		Address: o.address, Certificates: certificates, Proxy: proxy, Clock: p.clock, Logger: logger, Registerer: registry,
+		Address: o.address, Certificates: certificates, Nodes: host.nodes, Proxy: proxy, Clock: p.clock, Logger: logger, Registerer: registry,
 	})
 	if err != nil {
 		return nil, err
 	}
-	nodes := &access{listen: func(context.Context) (net.Listener, error) { return connector, nil }}
+	nodes := &access{credentials: connector.Credentials(), listen: func(context.Context) (net.Listener, error) { return connector, nil }}
 	if files := joinedFiles(host.rootDir, p.clock); host.files.CertFile == files.Pair() {
 		nodes.keep = o.keeper(files, certificates, proxy, logger).Run
 	}

@@ -152,6 +152,8 @@ func TestFlagsOfAHostThatConnectsAreChecked(t *testing.T) {
 		{m.connectArgs("https://node:1"), `--connect "https://node:1": give host:port`},
 		{m.connectArgs("node:1", "--listen", ":9"), "--listen is for a host that nodes connect to, and --connect is given"},
 		{m.connectArgs("node:1", "--proxy", "https://u:secret@proxy"), "--proxy: proxy: scheme \"https\""},
+		{m.args("--node-name", "edge-1,"), "a name is empty"},
+		{[]string{"host", "--stdio", "--node-name", "edge-1"}, "--node-name is for a host that is reached over the network, and --stdio is given"},
 		{m.args("--proxy", "http://proxy"), "--proxy is for a host that connects to its node, and --connect is empty"},
 		{[]string{"host", "--stdio", "--connect", "node:1"}, "--connect is for a host that is reached over the network, and --stdio is given"},
 	} {
@@ -159,5 +161,33 @@ func TestFlagsOfAHostThatConnectsAreChecked(t *testing.T) {
 		if code != exitUsage || !strings.Contains(errs, tc.want) || strings.Contains(errs, "secret") {
 			t.Errorf("exit %d, %s, want %q", code, errs, tc.want)
 		}
+	}
+}
+
+func TestHostIsForNodesOfItsNames(t *testing.T) {
+	m := newMachine(t)
+	const anybody = "any node of this authority may lead this host: --node-name"
+	log, stop := m.start(t)
+	c := m.connect(t, log.await(t, `serving nodes.* address=(\S+)`))
+	if _, err := c.Host.Facts(t.Context()); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if n := strings.Count(log.String(), anybody); n != 1 {
+		t.Errorf("%d lines say that any node may lead:\n%s", n, log)
+	}
+	log, stop = m.start(t, "--node-name", "node-2,node-3")
+	address := log.await(t, `serving nodes.* address=(\S+)`)
+	if _, err := m.connect(t, address).Host.Facts(t.Context()); err == nil {
+		t.Error("another node was answered")
+	}
+	log.await(t, `msg="connection refused".*only node-2, node-3 may lead this host`)
+	stop()
+	if strings.Contains(log.String(), anybody) {
+		t.Errorf("it says that any node may lead:\n%s", log)
+	}
+	log, _ = m.start(t, "--node-name", "node-1")
+	if _, err := m.connect(t, log.await(t, `serving nodes.* address=(\S+)`)).Host.Facts(t.Context()); err != nil {
+		t.Errorf("its own node: %v", err)
 	}
 }

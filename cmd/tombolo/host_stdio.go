@@ -39,7 +39,7 @@ func (o *hostOptions) checkStdio() (problems []error) {
 		given bool
 	}{
 		{"listen", o.listen != defaultHostListen}, {"connect", o.connect.address != ""}, {"proxy", o.connect.proxy != ""}, {"metrics-address", o.metricsAddress != ""}, {"tls-cert-file", o.files.CertFile != ""},
-		{"tls-private-key-file", o.files.KeyFile != ""}, {"client-ca-file", o.files.CAFile != ""},
+		{"tls-private-key-file", o.files.KeyFile != ""}, {"client-ca-file", o.files.CAFile != ""}, {"node-name", len(o.nodes) > 0},
 	} {
 		if flag.given {
 			problems = append(problems, fmt.Errorf("--%s is for a host that is reached over the network, and --stdio is given: leave one of them out", flag.name))

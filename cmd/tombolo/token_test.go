@@ -90,6 +90,28 @@ func TestHostJoinsByATokenAndServesItsNode(t *testing.T) {
 	}
 }
 
+func TestHostThatJoinedItsNodeIsForNoOther(t *testing.T) {
+	_, address, dir := joinable(t)
+	_, token, _ := execute("token", "create", "--join-dir", dir)
+	root := t.TempDir()
+	if code, _, errs := execute("host", "join", strings.TrimSpace(token)+"@"+address, "--root", root); code != exitSuccess {
+		t.Fatalf("exit %d, %s", code, errs)
+	}
+	args := []string{"host", "--connect", address, "--root", root, "--pod-logs-dir", filepath.Join(root, "logs"), "--containerd", filepath.Join(root, "c.sock")}
+	if code, _, errs := execute(append(args, "--node-name", "edge-1")...); code != exitUsage || !strings.Contains(errs, "--node-name is for an authority that several nodes share") {
+		t.Errorf("with names: exit %d, %s", code, errs)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	log := &output{}
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, args, func(string) (string, bool) { return "", false }, nil, nil, log) }()
+	log.await(t, "link is up")
+	cancel()
+	if got := <-ended; got != exitSuccess || strings.Contains(log.String(), "any node of this authority") {
+		t.Errorf("exit %d:\n%s", got, log)
+	}
+}
+
 func TestWhatKeepsAHostFromJoiningDoesNotUseItsTokenUp(t *testing.T) {
 	_, address, dir := joinable(t)
 	_, token, _ := execute("token", "create", "--join-dir", dir)

@@ -4,6 +4,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime/debug"
@@ -115,8 +116,17 @@ func peerName(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
+	return cmp.Or(certifiedName(ctx), from.Addr.String())
+}
+
+// certifiedName is the name in the caller's certificate, "" without one.
+func certifiedName(ctx context.Context) string {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
 	if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
 		return info.State.PeerCertificates[0].Subject.CommonName
 	}
-	return from.Addr.String()
+	return ""
 }

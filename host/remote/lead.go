@@ -5,7 +5,9 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +27,7 @@ const (
 	// leadSilence is for how long the node that leads a host may be silent before another one may lead it. A process that takes the
 	// place of the former one has the same name, and need not wait.
 	leadSilence = time.Minute
-	// maxLeader bounds the name of a node.
+	// maxLeader bounds what a node says of itself.
 	maxLeader = 400
 )
 
@@ -49,7 +51,7 @@ func (l *lead) allow(ctx context.Context, method string) error {
 	if len(names) == 0 || method == hostpb.HostService_Hello_FullMethodName {
 		return nil
 	}
-	name := names[0][:min(len(names[0]), maxLeader)]
+	name := nameOf(names[0][:min(len(names[0]), maxLeader)], certifiedName(ctx))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
@@ -69,6 +71,15 @@ func (l *lead) allow(ctx context.Context, method string) error {
 	}
 	l.from, l.heard = address(ctx), now
 	return nil
+}
+
+// nameOf is the name of a node that says what it is called, and shows a certificate of a name, "" if it shows none. No name is that of a
+// node with another certificate.
+func nameOf(said, certified string) string {
+	if certified == "" || said == "node "+certified || strings.HasPrefix(said, "node "+certified+" of ") {
+		return said
+	}
+	return fmt.Sprintf("%s (by its certificate; it says %q)", certified, said)
 }
 
 func address(ctx context.Context) string {

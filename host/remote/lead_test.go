@@ -5,6 +5,9 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"log/slog"
 	"net"
 	"strings"
@@ -13,6 +16,11 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -93,5 +101,40 @@ func TestHostDoesAsOneNodeSaysAndTellsOthersWhichOne(t *testing.T) {
 	}
 	if n := strings.Count(s.log.String(), "another node wants to lead this host"); n != 2 {
 		t.Errorf("%d lines tell of who was refused: %s", n, s.log)
+	}
+}
+
+// certified is a call of who shows a certificate of a name, and says who it is.
+func certified(ctx context.Context, name, says string) context.Context {
+	return peer.NewContext(metadata.NewIncomingContext(ctx, metadata.Pairs(leaderHeader, says)), &peer.Peer{
+		Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1},
+		AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{
+			PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: name}}},
+		}},
+	})
+}
+
+func TestNodeCannotPassForTheLeaderWithACertificateOfAnotherName(t *testing.T) {
+	l := &lead{clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), logger: slog.New(slog.DiscardHandler)}
+	const method = "/x/Y"
+	const edge1 = "node edge-1 of cluster 1"
+	if err := l.allow(certified(t.Context(), "edge-1", edge1), method); err != nil {
+		t.Fatal(err)
+	}
+	if l.leader != edge1 {
+		t.Errorf("the leader is %q", l.leader)
+	}
+	err := l.allow(certified(t.Context(), "edge-2", edge1), method)
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "is led by "+edge1+", from 192.0.2.1") || !strings.Contains(err.Error(), "and not by edge-2 (by its certificate") {
+		t.Errorf("a node that says it is another one: %v", err)
+	}
+	if err := l.allow(certified(t.Context(), "edge-1", "node edge-1 of cluster 2"), method); status.Code(err) != codes.Unavailable {
+		t.Errorf("one of the same name in another cluster: %v", err)
+	}
+	if err := l.allow(certified(t.Context(), "edge", edge1), method); status.Code(err) != codes.Unavailable {
+		t.Errorf("one whose name begins the same: %v", err)
+	}
+	if err := l.allow(certified(t.Context(), "edge-1", edge1), method); err != nil {
+		t.Errorf("the leader itself: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func Run() map[Key]string {
 
 		{readme, "make build"}:       firstHour,
 		{readme, "tombolo pki init"}: firstHour,
-		{readme, "tombolo host --tls-cert-file host-edge-1.crt --tls-private-key-file host-edge-1.key --client-ca-file ca.crt"}: firstHour,
+		{readme, "tombolo host --tls-cert-file host-edge-1.crt --tls-private-key-file host-edge-1.key --client-ca-file ca.crt --node-name edge-1"}: firstHour,
 		{readme, "umask 077"}: firstHour,
 		{readme, `tombolo node --name edge-1 --bootstrap-kubeconfig bootstrap.kubeconfig --cert-dir /var/lib/tombolo-node \`}: firstHour,
 		{readme, "kubectl create -f - <<END"}: firstHour,

@@ -107,6 +107,7 @@ func setUp() (*environment, error) {
 		return e, err
 	}
 	e.calm, e.storm, e.squall, e.shore = e.newSite("calm"), e.newSite("storm"), e.newSite("squall"), e.newSite("shore")
+	e.calm.hostArgs = []string{"--node-name", e.calm.name}
 	e.shore.inProcess = true
 	var group errgroup.Group
 	for _, s := range []*site{e.calm, e.storm, e.squall, e.shore} {

@@ -21,7 +21,7 @@ import (
 func TestHostBehindNAT(t *testing.T) {
 	t.Parallel()
 	s := require(t).newSite("lagoon")
-	s.reverse = true
+	s.reverse, s.hostArgs = true, []string{"--node-name", "lagoon"}
 	s.startFor(t)
 	k := on(t, s)
 	held := k.hold(k.create(k.pod("moored", `trap "exit 0" TERM; echo running; sleep 1d & while :; do wait; done`)))

@@ -48,8 +48,8 @@ func (k *tester) kubeletAPI(path string) int {
 
 // clientCertificates are certificates that callers of a host may show.
 type clientCertificates struct {
-	roots                               *x509.CertPool
-	right, expired, foreign, wrongUsage tls.Certificate
+	roots                                          *x509.CertPool
+	right, expired, foreign, wrongUsage, otherNode tls.Certificate
 }
 
 // makeCertificates makes certificates by the link's own authority and by another one of the same name.
@@ -78,6 +78,7 @@ func (e *environment) makeCertificates(t *testing.T) clientCertificates {
 		expired:    pair(authority.IssueNode("calm", past)),
 		foreign:    pair(stranger.IssueNode("calm", now)),
 		wrongUsage: pair(authority.IssueHost("calm", []string{"127.0.0.1"}, now)),
+		otherNode:  pair(authority.IssueNode("storm", now)),
 	}
 	c.roots.AppendCertsFromPEM(read("ca.crt"))
 	return c
@@ -97,6 +98,7 @@ func TestHostAnswersNobodyItDoesNotKnow(t *testing.T) {
 		{"an expired certificate", &tls.Config{Certificates: []tls.Certificate{certs.expired}}, "expired"},
 		{"a certificate of another authority", &tls.Config{Certificates: []tls.Certificate{certs.foreign}}, "unknown authority"},
 		{"a certificate for serving", &tls.Config{Certificates: []tls.Certificate{certs.wrongUsage}}, "usage"},
+		{"a certificate of another node", &tls.Config{Certificates: []tls.Certificate{certs.otherNode}}, "only calm may lead this host"},
 		{"an old version of TLS", &tls.Config{Certificates: []tls.Certificate{certs.right}, MaxVersion: tls.VersionTLS12}, "version"},
 		{"plain HTTP", nil, "plain HTTP"},
 	} {
