@@ -22,6 +22,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/link/join"
 	"github.com/tombolo-dev/tombolo/link/reverse"
+	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
 // attemptTimeout bounds one attempt to connect to a node, until its greeting.
@@ -128,7 +129,7 @@ func (c *Connector) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 		c.metrics.attempts.WithLabelValues(attemptFailed).Inc()
-		c.tracker.failed(fmt.Errorf("%s: %w", c.tracker.trying, err))
+		c.tracker.failed(safetext.ExcerptError(fmt.Errorf("%s: %w", c.tracker.trying, err)))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/link/join"
 	"github.com/tombolo-dev/tombolo/link/reverse"
+	"github.com/tombolo-dev/tombolo/link/safetext"
 	"github.com/tombolo-dev/tombolo/link/sshlink"
 )
 
@@ -114,14 +115,15 @@ func (l *Link) Close() {
 	}
 }
 
-// Dial opens a new connection. The caller owns it. An error is Unavailable, unless ctx was cancelled.
+// Dial opens a new connection. The caller owns it. An error is Unavailable, unless ctx was cancelled. Its text is short: peers of whom
+// nothing is known have a part in it, and it gets into the status of a node.
 func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 	raw, err := l.dial(ctx)
 	if err != nil {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, err
 		}
-		err = fmt.Errorf("%s: %w", l.tracker.trying, err)
+		err = safetext.ExcerptError(fmt.Errorf("%s: %w", l.tracker.trying, err))
 		l.tracker.failed(err)
 		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)
 	}
@@ -168,6 +170,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.speak()
 	}
 	if err != nil && !isTimeout(err) {
+		err = safetext.ExcerptError(err)
 		c.end(err)
 	}
 	return n, err
@@ -177,6 +180,7 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil && !isTimeout(err) {
+		err = safetext.ExcerptError(err)
 		c.end(err)
 	}
 	return n, err

@@ -7,5 +7,5 @@
 //
 // # Concurrency
 //
-// The functions have no state.
+// The functions and errors have no state that changes.
 package safetext

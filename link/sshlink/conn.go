@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
 // endTimeout is how long the exit status may come after the end of the program's output.
@@ -183,7 +185,7 @@ func (c *conn) why(err error) error {
 	}
 	if missing := (*ssh.ExitMissingError)(nil); errors.As(c.end, &missing) {
 		// The program did not end, as far as we know: the way to it did.
-		return fmt.Errorf("the SSH connection ended: %w", errors.Join(c.attempt.host().Wait(), io.ErrUnexpectedEOF))
+		return fmt.Errorf("the SSH connection ended: %w", errors.Join(safetext.ShortError(c.attempt.host().Wait()), io.ErrUnexpectedEOF))
 	}
 	return explainEnd(c.end, c.log.last(), c.attempt.d.o)
 }

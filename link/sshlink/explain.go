@@ -13,10 +13,14 @@ import (
 	"github.com/tombolo-dev/tombolo/link/safetext"
 )
 
+// What a server says of itself is in these errors at any length, and must not push out what we say.
+
 // explainLogin says why a login failed.
 func explainLogin(err error, hop Address, identity *credential) error {
 	var algorithms *ssh.AlgorithmNegotiationError
-	switch text := err.Error(); {
+	text, whole := err.Error(), err
+	err = safetext.ShortError(err)
+	switch {
 	case strings.Contains(text, "unable to authenticate"), strings.Contains(text, "Too many authentication failures"):
 		return loginError{fmt.Errorf("%s refused the %s: %s (%w)", hop, identity.describe(), identity.remedy(), err)}
 	case errors.As(err, &algorithms) && strings.Contains(text, "host key"):
@@ -24,13 +28,14 @@ func explainLogin(err error, hop Address, identity *credential) error {
 	case strings.HasSuffix(text, "EOF"), strings.Contains(text, "connection reset"):
 		return fmt.Errorf("%s closed the connection during the login: is it an SSH server, and does it let this address in (%w)", hop.HostPort(), err)
 	default:
-		return err
+		return safetext.ExcerptError(whole)
 	}
 }
 
 // explainJump says why a jump host does not lead on.
 func explainJump(err error, via, to Address) error {
 	var refused *ssh.OpenChannelError
+	err = safetext.ShortError(err)
 	switch {
 	case err == nil:
 		return nil
@@ -46,7 +51,7 @@ func explainSession(err error) error {
 	if strings.HasPrefix(err.Error(), "ssh: command ") { // all of it would follow
 		err = errors.New("the request was refused")
 	}
-	return fmt.Errorf("the SSH server does not let a command be run (MaxSessions, ForceCommand): %w", err)
+	return fmt.Errorf("the SSH server does not let a command be run (MaxSessions, ForceCommand): %w", safetext.ShortError(err))
 }
 
 // endings are what programs on the host say before they end, in lower case, and what to do about it. The first that is found
