@@ -18,6 +18,9 @@ const (
 	minRenewPause = 10 * time.Second
 	retryPause    = 2 * time.Minute
 	renewJitter   = 0.5
+	// maxNap is how long it sleeps at most before it looks at the time again. Timers do not run while the machine is suspended, and a clock that
+	// is put right moves none of them.
+	maxNap = time.Hour
 	// renewalsPerLife is how often a certificate is renewed within its life at most, whatever this machine's clock says: one that is wrong
 	// lets each new certificate look as old as the former.
 	renewalsPerLife = 32
@@ -45,37 +48,41 @@ func NewKeeper(o KeeperOptions) *Keeper {
 
 // Run renews in time until ctx ends. It disturbs no connection: new files are for the next one.
 func (k *Keeper) Run(ctx context.Context) {
-	pause := minRenewPause
+	pause := minRenewPause // what is left of the one after the last attempt
 	for {
 		cert, err := k.o.Files.Leaf()
+		var left time.Duration
 		if err != nil {
 			k.o.Logger.Error("the host's certificate cannot be renewed", "error", err)
-			pause = retryPause
+			left = retryPause
 		} else {
-			pause = max(pause, k.untilRenewal(cert))
+			left = max(pause, k.untilRenewal(cert))
 		}
-		timer := k.o.Files.Clock.NewTimer(wait.Jitter(pause, jitterOf(pause)))
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
+		nap := min(left, maxNap)
+		if !k.sleep(ctx, wait.Jitter(nap, renewJitter)) {
 			return
 		}
-		pause = minRenewPause
-		if cert == nil {
-			continue
-		}
-		if k.renew(ctx, cert) {
-			pause = max(pause, lifeOf(cert)/renewalsPerLife)
-		} else {
+		pause = max(0, pause-nap)
+		switch {
+		case cert == nil, nap < left:
+		case k.renew(ctx, cert):
+			pause = max(minRenewPause, lifeOf(cert)/renewalsPerLife)
+		default:
 			pause = retryPause
 		}
 	}
 }
 
-// jitterOf makes short pauses differ by up to half, and long ones by up to an hour: what is left of a certificate is longer.
-func jitterOf(pause time.Duration) float64 {
-	return min(renewJitter, float64(time.Hour)/float64(pause))
+// sleep says whether to go on.
+func (k *Keeper) sleep(ctx context.Context, how time.Duration) bool {
+	timer := k.o.Files.Clock.NewTimer(how)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func lifeOf(cert *x509.Certificate) time.Duration { return cert.NotAfter.Sub(cert.NotBefore) }

@@ -98,6 +98,61 @@ func TestKeeperRenewsWhenAThirdIsLeftAndTriesAgainAfterAFailure(t *testing.T) {
 	})
 }
 
+// jumping is a clock that is put forward, as that of a machine that was suspended: its timers do not notice.
+type jumping struct {
+	clock.RealClock
+	by *atomic.Int64
+}
+
+func (j jumping) Now() time.Time { return j.RealClock.Now().Add(time.Duration(j.by.Load())) }
+
+func TestKeeperNoticesThatTheClockWasPutForward(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		authority, err := pki.NewAuthority("test", pki.Lifetime{From: time.Now(), Validity: 10_000 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clk := jumping{by: &atomic.Int64{}}
+		files := Files{Dir: dir, Clock: clk}
+		const validity = 30 * 24 * time.Hour
+		if err := files.Write(t.Context(), issued(t, authority, validity)); err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int64
+		k := NewKeeper(KeeperOptions{Files: files, Renew: func(context.Context, string) (*Identity, error) {
+			asked.Add(1)
+			return issuedAt(t, authority, clk.Now(), validity), nil
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { k.Run(ctx); close(done) }()
+		time.Sleep(5 * time.Hour)
+		synctest.Wait()
+		if n := asked.Load(); n != 0 {
+			t.Errorf("asked %d times before it was time", n)
+		}
+		clk.by.Store(int64(21 * 24 * time.Hour)) // nine days are left
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times within two hours of the end of a suspension", n)
+		}
+		time.Sleep(19 * 24 * time.Hour)
+		synctest.Wait()
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times while the new one is good", n)
+		}
+		time.Sleep(2 * 24 * time.Hour)
+		synctest.Wait()
+		if n := asked.Load(); n != 2 {
+			t.Errorf("asked %d times when two thirds of its time are over", n)
+		}
+		cancel()
+		<-done
+	})
+}
+
 func TestHostThatHasNotJoinedIsToldSo(t *testing.T) {
 	if _, err := (Files{Dir: t.TempDir()}).Leaf(); !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "has not joined a node") {
 		t.Errorf("got %v", err)
