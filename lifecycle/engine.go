@@ -44,8 +44,8 @@ type Runtime interface {
 	exithook.Runtime
 }
 
-// Options configure New. All fields but MaxParallelStarts, NoPodCgroups, MaxPIDs, LimitedSwap, UnsafeSysctls, RuntimeClasses, Node, Logger and
-// Registerer are required.
+// Options configure New. All fields but MaxParallelStarts, MaxParallelPulls, NoPodCgroups, MaxPIDs, LimitedSwap, UnsafeSysctls,
+// RuntimeClasses, Node, Logger and Registerer are required.
 type Options struct {
 	Source   PodSource
 	Runtime  Runtime
@@ -62,6 +62,8 @@ type Options struct {
 	MaxPods int
 	// MaxParallelStarts is how many new pods may be started at once; zero is podsync.DefaultParallelStarts.
 	MaxParallelStarts int
+	// MaxParallelPulls is how many images may be pulled at once; zero is no limit.
+	MaxParallelPulls int
 	// NoPodCgroups leaves the control groups of pods to the runtime.
 	NoPodCgroups bool
 	// MaxPIDs is how many processes and threads a pod may have; zero is no limit.
@@ -175,7 +177,8 @@ func (e *Engine) assemble() {
 		Allocatable: e.allocatable, Recorder: o.Recorder, Clock: o.Clock,
 	})
 	e.images = image.New(image.Options{
-		Images: o.Runtime, Records: o.Host, Secrets: o.Objects, Clock: o.Clock, Recorder: o.Recorder, Logger: part(o.Logger, "image"), Registerer: o.Registerer,
+		Images: o.Runtime, Records: o.Host, Secrets: o.Objects, MaxParallelPulls: o.MaxParallelPulls, Clock: o.Clock, Recorder: o.Recorder,
+		Logger: part(o.Logger, "image"), Registerer: o.Registerer,
 	})
 	e.probes = probe.New(probe.Options{
 		Runtime: o.Runtime, Prober: o.Host, Cache: e.pleg, HostIP: e.hostIP, Clock: o.Clock, Recorder: o.Recorder,

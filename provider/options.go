@@ -29,6 +29,10 @@ type StaticPods struct {
 // DefaultParallelStarts is the default of Options.MaxParallelStarts.
 const DefaultParallelStarts = podsync.DefaultParallelStarts
 
+// DefaultParallelPulls is the default of Options.MaxParallelPulls: enough that a few registries that do not answer hold up no
+// others, and few enough that a slow line is not shared by a burst's whole set of images.
+const DefaultParallelPulls = 10
+
 // Options are what one node is made of.
 type Options struct {
 	// Name is the node's name. Labels and Taints are those it is registered with besides the usual labels.
@@ -39,6 +43,8 @@ type Options struct {
 	MaxPods int
 	// MaxParallelStarts is how many new pods may be started at once; zero is DefaultParallelStarts.
 	MaxParallelStarts int
+	// MaxParallelPulls is how many images may be pulled at once; zero is DefaultParallelPulls.
+	MaxParallelPulls int
 	// NoPodCgroups leaves the control groups of pods to the container runtime.
 	NoPodCgroups bool
 

@@ -4,6 +4,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +153,7 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 		Source: provider, Runtime: runtime, Host: conn.Host, Machine: n.monitor, Objects: n.objects,
 		Sink:     &staticpods.Sink{Base: statussink.New(clients.general, o.Name), Mux: sources},
 		Recorder: n.recorder, Identity: identity, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, MaxPods: o.MaxPods,
-		MaxParallelStarts: o.MaxParallelStarts, NoPodCgroups: o.NoPodCgroups, UnsafeSysctls: o.UnsafeSysctls,
+		MaxParallelStarts: o.MaxParallelStarts, MaxParallelPulls: cmp.Or(o.MaxParallelPulls, DefaultParallelPulls), NoPodCgroups: o.NoPodCgroups, UnsafeSysctls: o.UnsafeSysctls,
 		MaxPIDs: o.MaxPIDs, LimitedSwap: o.LimitedSwap,
 		RuntimeClasses: newRuntimeClasses(clients.general.NodeV1()), Node: n.status.Node, Clock: o.Clock, Logger: o.Logger, Registerer: o.Registry,
 	})

@@ -68,9 +68,11 @@ type nodeOptions struct {
 	maxPods int
 	// maxParallelStarts is of new pods.
 	maxParallelStarts int
-	cgroupsPerQOS     bool
-	maxPIDs           int64
-	swapBehavior      string
+	// maxParallelPulls is of images.
+	maxParallelPulls int
+	cgroupsPerQOS    bool
+	maxPIDs          int64
+	swapBehavior     string
 
 	static staticOptions
 
@@ -111,6 +113,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.taints, "register-with-taints", []string{defaultTaint}, `taints the node is registered with, key=value:effect separated by commas; "" for none`)
 	fs.IntVar(&o.maxPods, "max-pods", defaultMaxPods, "number of pods the node takes")
 	fs.IntVar(&o.maxParallelStarts, "max-parallel-starts", provider.DefaultParallelStarts, "number of new pods that are started at the same time; more at once make most pods of a burst ready later")
+	fs.IntVar(&o.maxParallelPulls, "max-parallel-pulls", provider.DefaultParallelPulls, "number of images that the host pulls at the same time; others wait; 1 is a kubelet's default")
 	fs.BoolVar(&o.cgroupsPerQOS, "cgroups-per-qos", true, "make a control group for each pod and class of pods on the host; without, the container runtime makes those of containers only, and nothing limits a pod as a whole")
 
 	fs.Int64Var(&o.maxPIDs, "pod-max-pids", -1, "number of processes and threads a pod may have; -1 is no limit")
@@ -275,6 +278,9 @@ func (o *nodeOptions) checkPods() []error {
 	}
 	if o.maxParallelStarts < 1 {
 		problems = append(problems, fmt.Errorf("--max-parallel-starts %d: give at least 1", o.maxParallelStarts))
+	}
+	if o.maxParallelPulls < 1 {
+		problems = append(problems, fmt.Errorf("--max-parallel-pulls %d: give at least 1", o.maxParallelPulls))
 	}
 	if o.maxPIDs < -1 || o.maxPIDs == 0 {
 		problems = append(problems, fmt.Errorf("--pod-max-pids %d: give at least 1, or -1 for no limit", o.maxPIDs))
