@@ -19,7 +19,7 @@ import (
 // CgroupManager makes and removes control groups. Calls for one pod do not overlap.
 type CgroupManager interface {
 	Ensure(pod host.PodCgroup) (parent string, err error)
-	SetTiers(burstableShares int64) error
+	SetTiers(cpus int, burstableShares int64) error
 	// Remove also kills what is left in the pod's group. Missing is success.
 	Remove(uid types.UID) error
 }
@@ -77,7 +77,7 @@ func (h *Host) SetCgroupTiers(ctx context.Context, burstableShares int64) error 
 	if err != nil {
 		return err
 	}
-	return manager.SetTiers(burstableShares)
+	return manager.SetTiers(h.cpus(), burstableShares)
 }
 
 // removeCgroup removes the control group of a pod. Its lock is held.

@@ -33,7 +33,7 @@ func (f *fakeCgroups) Ensure(pod host.PodCgroup) (string, error) {
 	return "/x/" + string(pod.UID), nil
 }
 
-func (f *fakeCgroups) SetTiers(burstable int64) error {
+func (f *fakeCgroups) SetTiers(_ int, burstable int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tiers = burstable

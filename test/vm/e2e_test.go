@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"testing"
@@ -146,6 +147,13 @@ func podSlices(e *edge) {
 		})
 	}
 	const top = "/sys/fs/cgroup/tombolo.slice/tombolo-kubepods.slice"
+	cpus, err := strconv.Atoi(strings.TrimSpace(e.on("nproc")))
+	if err != nil {
+		e.Fatal(err)
+	}
+	for _, dir := range []string{top, path.Dir(top)} { // the weight of the machine
+		e.requireFiles(dir, map[string]string{"cpu.weight": strconv.Itoa(1 + (cpus*1024-2)*9999/262142)})
+	}
 	e.requireFiles(top+"/tombolo-kubepods-besteffort.slice", map[string]string{"cpu.weight": "1", "memory.max": "max"})
 	e.requireFiles(top+"/tombolo-kubepods-burstable.slice", map[string]string{"memory.max": "max", "pids.max": "max"})
 }

@@ -50,9 +50,16 @@ func (m *Manager) Ensure(pod host.PodCgroup) (parent string, err error) {
 	return g.name(m.driver), nil
 }
 
-// SetTiers gives the groups of the classes their shares. Pods that ask for nothing get what the others leave.
-func (m *Manager) SetTiers(burstableShares int64) error {
+// sharesOfCPU are the CPU shares of one processor.
+const sharesOfCPU = 1024
+
+// SetTiers gives the groups of the classes their shares. Pods that ask for nothing get what the others leave. The groups above
+// them get as many as the machine has processors: with the share of one process, pods would starve beside what else runs.
+func (m *Manager) SetTiers(cpus int, burstableShares int64) error {
+	all := host.CgroupResources{CPUShares: int64(cpus) * sharesOfCPU}
 	return errors.Join(
+		m.set(group{root}, all, false),
+		m.set(group{root, kubepods}, all, false),
 		m.set(tier(v1.PodQOSBurstable), host.CgroupResources{CPUShares: burstableShares}, false),
 		m.set(tier(v1.PodQOSBestEffort), host.CgroupResources{CPUShares: cri.MinCPUShares}, false),
 	)

@@ -196,7 +196,7 @@ func TestMachineWithoutAControllerIsNotAskedToLimit(t *testing.T) {
 
 func TestTiers(t *testing.T) {
 	m, f := newFake(t, "cgroupfs")
-	if err := m.SetTiers(3000); err != nil {
+	if err := m.SetTiers(4, 3000); err != nil {
 		t.Fatal(err)
 	}
 	burstable, bestEffort := f.set["/tombolo/kubepods/burstable"], f.set["/tombolo/kubepods/besteffort"]
@@ -205,6 +205,11 @@ func TestTiers(t *testing.T) {
 	}
 	if burstable.CpuShares != 3000 || bestEffort.CpuShares != 2 {
 		t.Errorf("burstable %+v, best effort %+v", burstable, bestEffort)
+	}
+	for _, name := range []string{"/tombolo", "/tombolo/kubepods"} {
+		if above := f.set[name]; above.CpuShares != 4*1024 || above.PidsLimit != nil || above.Memory != unlimited {
+			t.Errorf("%s, for a machine of four processors: %+v", name, above)
+		}
 	}
 }
 

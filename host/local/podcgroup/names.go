@@ -61,5 +61,9 @@ func (g group) config(driver string, resources *cgroups.Resources) *cgroups.Cgro
 	if driver != DriverSystemd {
 		return &cgroups.Cgroup{Path: g.name(driver), Resources: resources}
 	}
-	return &cgroups.Cgroup{Systemd: true, Name: g.slice(), Parent: g[:len(g)-1].slice(), Resources: resources}
+	parent := "-.slice" // the root
+	if len(g) > 1 {
+		parent = g[:len(g)-1].slice()
+	}
+	return &cgroups.Cgroup{Systemd: true, Name: g.slice(), Parent: parent, Resources: resources}
 }
