@@ -36,6 +36,8 @@ type ContainerInput struct {
 	Identity Identity
 	// NodeMemoryBytes is the memory of the machine, to which the pod's requests are related.
 	NodeMemoryBytes uint64
+	// NodeCPUs is how many processors the machine has.
+	NodeCPUs int
 	// CgroupVersion is that of the machine. With 2, all processes of a container die together when it runs out of memory.
 	CgroupVersion int
 	// HugePageSizes are the sizes in bytes of the huge pages that the machine knows, in ascending order.

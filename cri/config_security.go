@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Paths that a container cannot read, and cannot write, unless its procMount is Unmasked: the kubelet's lists, without the
-// thermal throttle counters of each CPU.
+// Paths that a container cannot read, and cannot write, unless its procMount is Unmasked: the kubelet's lists, to which throttle
+// adds.
 var (
 	maskedPaths = []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -24,6 +24,16 @@ var (
 	}
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
+
+// throttle are the counters of each of the machine's processors that tell how busy its neighbours are. Runtimes pass over those
+// that a machine does not have.
+func throttle(cpus int) []string {
+	out := make([]string, 0, cpus)
+	for n := range cpus {
+		out = append(out, fmt.Sprintf("/sys/devices/system/cpu/cpu%d/thermal_throttle", n))
+	}
+	return out
+}
 
 func sandboxSecurity(pod *v1.Pod, ids *runtimeapi.IDMapping) (*runtimeapi.LinuxSandboxSecurityContext, error) {
 	namespaces, err := namespaceOptions(pod, ids)
@@ -91,7 +101,7 @@ func containerSecurity(in ContainerInput) (*runtimeapi.LinuxContainerSecurityCon
 		}
 	}
 	if ptr.Deref(sc.ProcMount, v1.DefaultProcMount) != v1.UnmaskedProcMount {
-		out.MaskedPaths, out.ReadonlyPaths = slices.Clone(maskedPaths), slices.Clone(readonlyPaths)
+		out.MaskedPaths, out.ReadonlyPaths = slices.Concat(maskedPaths, throttle(in.NodeCPUs)), slices.Clone(readonlyPaths)
 	}
 	return out, nil
 }

@@ -4,6 +4,7 @@
 package cri
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -236,5 +237,26 @@ func TestGroupNeverStandsAlone(t *testing.T) {
 			(got.GetRunAsUser() == nil) == (tc.username == "") {
 			t.Errorf("image %v: user %v %q, group %v", tc.image, got.GetRunAsUser(), got.GetRunAsUsername(), got.GetRunAsGroup())
 		}
+	}
+}
+
+func TestCountersOfEachProcessorAreMaskedUnlessNothingIs(t *testing.T) {
+	c := &v1.Container{Name: "main"}
+	in := ContainerInput{Pod: &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{*c}}}, Container: c, NodeCPUs: 2}
+	sc, err := containerSecurity(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/proc/kcore", "/sys/devices/system/cpu/cpu0/thermal_throttle", "/sys/devices/system/cpu/cpu1/thermal_throttle"} {
+		if !slices.Contains(sc.GetMaskedPaths(), path) {
+			t.Errorf("%s is not masked", path)
+		}
+	}
+	if slices.Contains(maskedPaths, "/sys/devices/system/cpu/cpu0/thermal_throttle") {
+		t.Error("the list of all machines was changed")
+	}
+	c.SecurityContext = &v1.SecurityContext{ProcMount: new(v1.UnmaskedProcMount)}
+	if sc, err = containerSecurity(in); err != nil || len(sc.GetMaskedPaths()) > 0 {
+		t.Errorf("masked of an unmasked container: %q, %v", sc.GetMaskedPaths(), err)
 	}
 }

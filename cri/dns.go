@@ -34,6 +34,8 @@ type DNSInput struct {
 type Problem struct {
 	Reason  string
 	Message string
+	// OfNode is told by a Warning event on the node as well, if it is not empty.
+	OfNode string
 }
 
 // DNSConfig returns the pod's DNS configuration by its policy, cut to the limits of resolv.conf, and what had to be bent.
@@ -75,9 +77,10 @@ func baseDNS(in DNSInput) (*runtimeapi.DNSConfig, []Problem) {
 	case !cluster:
 		return host, nil
 	case len(in.ClusterDNS) == 0:
-		return host, []Problem{{Reason: "MissingClusterDNS", Message: fmt.Sprintf("pod: %q. kubelet does not have ClusterDNS IP configured "+
-			"and cannot create Pod using %q policy. Falling back to %q policy.",
-			fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID), v1.DNSClusterFirst, v1.DNSDefault)}}
+		missing := fmt.Sprintf("kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
+			v1.DNSClusterFirst, v1.DNSDefault)
+		return host, []Problem{{Reason: "MissingClusterDNS", OfNode: missing,
+			Message: fmt.Sprintf("pod: %q. %s", fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID), missing)}}
 	}
 	searches := host.GetSearches()
 	if d := in.ClusterDomain; d != "" {

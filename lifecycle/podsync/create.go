@@ -100,7 +100,7 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	return cri.ContainerInput{
 		Pod: p.pod, Container: c, RestartCount: number, ImageRef: imageRef, Image: image,
 		Env: env.Env, Command: env.Command, Args: env.Args, Mounts: mounts, Devices: devices, Identity: p.opts.Identity, TargetID: target,
-		NodeMemoryBytes: p.facts.MemoryBytes, CgroupVersion: p.facts.CgroupVersion,
+		NodeMemoryBytes: p.facts.MemoryBytes, NodeCPUs: p.facts.CPUs, CgroupVersion: p.facts.CgroupVersion,
 		HugePageSizes: hugePageSizes(p.facts), IDs: p.ids, SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
 		Swap: cri.Swap{Bytes: p.facts.SwapBytes, Control: p.facts.SwapControl, Limited: p.opts.LimitedSwap},
 	}, nil

@@ -54,6 +54,10 @@ func (p *pass) sandboxConfig(ctx context.Context) (*runtimeapi.PodSandboxConfig,
 	if p.actions.CreateSandbox {
 		for _, problem := range problems {
 			p.event(v1.EventTypeWarning, problem.Reason, problem.Message)
+			if problem.OfNode != "" {
+				node := &v1.ObjectReference{Kind: "Node", Name: p.opts.Identity.Node}
+				p.opts.Recorder.Event(node, v1.EventTypeWarning, problem.Reason, problem.OfNode)
+			}
 		}
 	}
 	return cri.SandboxConfig(cri.SandboxInput{

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -760,14 +761,18 @@ func TestDNSProblemsAreToldOncePerSandbox(t *testing.T) {
 		b.mustSync(t)
 		b.exit(t, "web", 1)
 		b.mustSync(t)
-		n := 0
+		ofPod, ofNode := 0, 0
 		for _, e := range b.events.take() {
-			if len(e) > 17 && e[:17] == "MissingClusterDNS" {
-				n++
+			if text, ok := strings.CutPrefix(e, "MissingClusterDNS: "); ok {
+				if strings.HasPrefix(text, "kubelet does not have ClusterDNS IP configured") {
+					ofNode++
+				} else {
+					ofPod++
+				}
 			}
 		}
-		if n != 1 {
-			t.Errorf("told %d times", n)
+		if ofPod != 1 || ofNode != 1 {
+			t.Errorf("told %d times of the pod and %d times of the node", ofPod, ofNode)
 		}
 	})
 }
