@@ -45,6 +45,20 @@ func TestObjectIsDeletedLast(t *testing.T) {
 	})
 }
 
+func TestObjectThatIsMadeWhileTheAPISaysThatItIsNotThereGetsItsStatus(t *testing.T) {
+	pod := podNamed("web")
+	run(t, newFakeAPI(), func(t *testing.T, b *bench) {
+		held := make(chan struct{})
+		b.api.failNext("get web", fail{held: held})
+		b.Set(pod, inPhase(v1.PodRunning))
+		pass(0)
+		b.Observe(b.api.put(pod))
+		close(held)
+		pass(0)
+		expectPhase(t, b, "web", v1.PodRunning)
+	})
+}
+
 func TestFinishWritesAndDeletesInOneGo(t *testing.T) {
 	pod := deleting(podNamed("web"))
 	run(t, newFakeAPI(pod), func(t *testing.T, b *bench) {

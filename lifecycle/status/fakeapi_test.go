@@ -31,7 +31,7 @@ type fail struct {
 	after bool
 	// err is its error instead of the one that says that the API cannot be reached.
 	err error
-	// held lets the call have its effect and keeps its good answer until the channel is closed.
+	// held lets the call have its effect and keeps its answer until the channel is closed.
 	held chan struct{}
 }
 
@@ -124,11 +124,11 @@ func (f *fakeAPI) do(ctx context.Context, call string, effect func() error) erro
 		err := effect()
 		f.mu.Unlock()
 		switch {
+		case how != nil && how.held != nil:
+			<-how.held
+			return err
 		case err != nil || how == nil:
 			return err
-		case how.held != nil:
-			<-how.held
-			return nil
 		default:
 			return errDown
 		}

@@ -19,12 +19,12 @@ import (
 type snapshot struct {
 	uid  types.UID
 	name types.NamespacedName
-	// known is a copy of the object to compare with, nil if it has to be read.
-	known    *v1.Pod
-	status   v1.PodStatus
-	version  uint64
-	changed  time.Time
-	finished bool
+	// seen is the newest copy of the object that was observed, known the same if it can be compared with.
+	seen, known *v1.Pod
+	status      v1.PodStatus
+	version     uint64
+	changed     time.Time
+	finished    bool
 }
 
 // result is how a sync ended. If err is nil the API has the version of the snapshot, unless gone.
@@ -41,7 +41,7 @@ type result struct {
 func (m *Manager) sync(ctx context.Context, e *entry) {
 	m.mu.Lock()
 	s := snapshot{
-		uid: e.uid, name: e.name, known: e.known(), status: e.status, version: e.version, changed: e.changed, finished: e.finished,
+		uid: e.uid, name: e.name, seen: e.api, known: e.known(), status: e.status, version: e.version, changed: e.changed, finished: e.finished,
 	}
 	e.changed = time.Time{}
 	m.mu.Unlock()
@@ -60,6 +60,8 @@ func (m *Manager) sync(ctx context.Context, e *entry) {
 	case r.deleted:
 		log.Info("object deleted")
 		delete(m.pods, e.uid)
+	case r.gone && e.api != s.seen:
+		m.enqueue(e) // it was made meanwhile: a mirror pod, of which the API says that it is not there until it is
 	case r.gone:
 		log.Debug("object is gone")
 		e.gone = true
