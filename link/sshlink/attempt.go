@@ -154,6 +154,17 @@ func (a *attempt) within(ctx context.Context, limit time.Duration, doing string,
 	}
 }
 
+// session opens a session on the host.
+func (a *attempt) session(ctx context.Context) (session *ssh.Session, err error) {
+	err = a.within(ctx, a.d.limits.step, "opening a session on the host", func(context.Context) error {
+		if session, err = a.host().NewSession(); err != nil {
+			return explainSession(err)
+		}
+		return nil
+	})
+	return session, err
+}
+
 // keep has something closed at the end of the attempt.
 func (a *attempt) keep(c io.Closer) {
 	a.mu.Lock()
@@ -201,10 +212,10 @@ func shell(script string, args ...string) string {
 }
 
 // ask runs a script to its end and returns the lines of its output that are for us.
-func (a *attempt) ask(script string, args ...string) ([]answer, error) {
-	session, err := a.host().NewSession()
+func (a *attempt) ask(ctx context.Context, script string, args ...string) ([]answer, error) {
+	session, err := a.session(ctx)
 	if err != nil {
-		return nil, explainSession(err)
+		return nil, err
 	}
 	defer session.Close()
 	out, errs := &bounded{limit: maxAnswer}, &bounded{limit: maxAnswer}

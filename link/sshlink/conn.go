@@ -49,9 +49,9 @@ var _ net.Conn = (*conn)(nil)
 
 // start runs the program. Without a connection and an error, missing says why it has to be put on the host first.
 func (a *attempt) start(ctx context.Context, program *binary, where place) (_ net.Conn, missing string, err error) {
-	session, err := a.host().NewSession()
+	session, err := a.session(ctx)
 	if err != nil {
-		return nil, "", explainSession(err)
+		return nil, "", err
 	}
 	c := &conn{attempt: a, session: session, log: newHostLog(a.d.o.Logger), done: make(chan struct{})}
 	session.Stderr = c.log

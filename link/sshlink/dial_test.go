@@ -261,6 +261,25 @@ func TestServerThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestServerThatOpensNoFurtherSessionIsGivenUp: the program is started in the second one and uploaded in the third.
+func TestServerThatOpensNoFurtherSessionIsGivenUp(t *testing.T) {
+	for _, sessions := range []int{1, 2} {
+		m := newMachine(t)
+		m.set(func(m *machine) { m.sessions = sessions })
+		d, _ := newDialer(t, m.options(serving))
+		d.limits.step = time.Second
+		refused(t, d, "opening a session on the host", "no answer within")
+
+		m.set(func(m *machine) { m.opened = 0 })
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		d.limits.step = time.Hour
+		if _, err := d.Dial(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d sessions: %v", sessions, err)
+		}
+	}
+}
+
 func TestDialEndsWithItsContext(t *testing.T) {
 	m := newMachine(t)
 	m.set(func(m *machine) { m.hang = "session" })

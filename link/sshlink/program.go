@@ -56,8 +56,8 @@ echo; echo "tombolo: stored"`
 
 // look asks the host what it is.
 func (a *attempt) look(ctx context.Context) (where place, err error) {
-	err = a.within(ctx, a.d.limits.step, "asking the host what it is", func(context.Context) error {
-		answers, err := a.ask(lookScript, a.d.o.CacheDir)
+	err = a.within(ctx, a.d.limits.step, "asking the host what it is", func(ctx context.Context) error {
+		answers, err := a.ask(ctx, lookScript, a.d.o.CacheDir)
 		if err != nil {
 			return err
 		}
@@ -77,9 +77,9 @@ func (a *attempt) upload(ctx context.Context, program *binary, where place) erro
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	defer file.Close()
-	session, err := a.host().NewSession()
+	session, err := a.session(ctx)
 	if err != nil {
-		return explainSession(err)
+		return err
 	}
 	defer session.Close()
 	out, errs := &bounded{limit: maxAnswer}, &bounded{limit: maxAnswer}

@@ -52,6 +52,8 @@ type machine struct {
 	forwards int
 	// hang is a step at which the server stops answering.
 	hang string
+	// sessions is how many sessions are opened before it stops answering, zero for any number.
+	sessions, opened int
 	// cut ends the connection after so many bytes of an upload.
 	cut int64
 }
@@ -166,6 +168,14 @@ func (m *machine) hangs(step string) bool {
 	return m.hang == step
 }
 
+// isOneTooMany counts a session.
+func (m *machine) isOneTooMany() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened++
+	return m.sessions > 0 && m.opened > m.sessions
+}
+
 // ran says how many commands had a text in them.
 func (m *machine) ran(text string) int {
 	m.mu.Lock()
@@ -207,7 +217,7 @@ func (m *machine) serve(ctx context.Context, raw net.Conn) {
 	wg.Go(func() { ssh.DiscardRequests(requests) })
 	for channel := range channels {
 		switch {
-		case m.hangs("session"):
+		case m.hangs("session"), channel.ChannelType() == "session" && m.isOneTooMany():
 		case channel.ChannelType() == "direct-tcpip":
 			wg.Go(func() { m.forward(channel) })
 		default:
