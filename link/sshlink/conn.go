@@ -73,7 +73,7 @@ func (a *attempt) start(ctx context.Context, program *binary, where place) (_ ne
 			return explainSession(err)
 		}
 		if said, err = readGreeting(c.output); errors.Is(err, io.EOF) {
-			return explainEnd(session.Wait(), c.log.last()+"\n"+said.noise, a.d.o)
+			return explainStart(session.Wait(), c.log.last()+"\n"+said.noise, a.d.o)
 		}
 		return err
 	})

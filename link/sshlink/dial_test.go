@@ -345,3 +345,60 @@ func TestProgramThatFallsSilent(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestHostWithoutRoomIsSentNothing: it tells how much is missing instead.
+func TestHostWithoutRoomIsSentNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		df   string
+		want string // "" if the program is sent
+	}{
+		"too little":          {`echo Filesystem; echo "/dev/sda 1 of 2   4000  3900      7      98% /home"`, "7 KiB are free"},
+		"enough":              {`echo Filesystem; echo "/dev/sda 4000000 39000 3961000 1% /home/my 3 5% x"`, ""},
+		"it does not tell":    {"exit 1", ""},
+		"something else":      {"echo no; echo idea", ""},
+		"none at all":         {`echo Filesystem; echo "tmpfs 4 4 0 100% /"`, "0 KiB are free"},
+		"that of this system": {`exec /bin/df "$@"`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.command("df", tc.df)
+			read := filepath.Join(m.dir, "read")
+			m.command("cat", "touch "+read+"; exec /bin/cat")
+			d, _ := newDialer(t, m.options(strings.ReplaceAll(serving, "exec cat", "exec /bin/cat")+"\n"+strings.Repeat("# 16 KiB at least\n", 1024)))
+			if tc.want == "" {
+				_ = connect(t, d).Close()
+				return
+			}
+			refused(t, d, tc.want, "KiB are missing", "make room", "--host-ssh-cache-dir")
+			if _, err := os.Stat(read); err == nil {
+				t.Error("the program was sent")
+			}
+		})
+	}
+}
+
+func TestProgramThatIsPutThereOrStartedInVainIsTriedEverMoreRarely(t *testing.T) {
+	for name, tc := range map[string]struct {
+		program string
+		change  func(*machine)
+		most    time.Duration
+	}{
+		"a full disk": {serving, func(m *machine) {
+			m.command("cat", "/bin/cat >/dev/null; echo 'cat: write error: No space left on device' >&2; exit 1")
+		}, maxUploadPause},
+		"bytes that change on the way": {serving, func(m *machine) { m.command("cat", "tr a b") }, maxUploadPause},
+		"no room":                      {serving, func(m *machine) { m.command("df", `echo F; echo "x 4 4 0 100% /"`) }, maxRefusalPause},
+		"a program that fails":         {"echo 'Error: no' >&2; exit 1", func(*machine) {}, maxRefusalPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			tc.change(m)
+			d, _ := newDialer(t, m.options(tc.program))
+			d.patience.pause = time.Hour
+			refused(t, d)
+			if d.patience.pause != tc.most {
+				t.Errorf("after many attempts the pause is %v, want %v", d.patience.pause, tc.most)
+			}
+		})
+	}
+}

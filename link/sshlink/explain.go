@@ -100,6 +100,15 @@ func explainEnd(err error, text string, o Options) error {
 	return fmt.Errorf("the program on the host %s: %s", how, text)
 }
 
+// explainStart says why a program ended before it served. One that went with the connection may be fine.
+func explainStart(err error, text string, o Options) error {
+	why := explainEnd(err, text, o)
+	if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
+		return why
+	}
+	return programError{why, maxRefusalPause}
+}
+
 func remedyFor(text string, o Options) string {
 	lower := strings.ToLower(text)
 	for _, e := range endings {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/crypto/ssh"
@@ -60,7 +61,8 @@ func ParsePinnedKey(text string) (PinnedKey, error) {
 // hostKeyError is a host key that was not accepted.
 type hostKeyError struct{ error }
 
-func (e hostKeyError) Unwrap() error { return e.error }
+func (e hostKeyError) Unwrap() error          { return e.error }
+func (hostKeyError) mostPause() time.Duration { return maxRefusalPause }
 
 // checker decides about the keys of one host.
 type checker struct {

@@ -13,16 +13,39 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// firstRefusalPause and maxRefusalPause are the pauses after the first and after many logins in a row that were refused.
-const firstRefusalPause, maxRefusalPause = 2 * time.Second, time.Minute
+const (
+	// firstRefusalPause is the pause after the first attempt that ended with a refusal, maxRefusalPause the one after many in a row.
+	firstRefusalPause = 2 * time.Second
+	maxRefusalPause   = time.Minute
+	// maxUploadPause is the one after many for which the host was sent a program in vain: at every maxRefusalPause that would be ten
+	// gigabytes a day and more.
+	maxUploadPause = 10 * time.Minute
+)
+
+// refusal is an error after which the next attempt has to wait.
+type refusal interface {
+	error
+	// mostPause is how long it may have to wait after many of them.
+	mostPause() time.Duration
+}
 
 // loginError is a login that a server refused.
 type loginError struct{ error }
 
-func (e loginError) Unwrap() error { return e.error }
+func (e loginError) Unwrap() error          { return e.error }
+func (loginError) mostPause() time.Duration { return maxRefusalPause }
+
+// programError is a program that cannot be put on the host, or ends before it serves.
+type programError struct {
+	error
+	most time.Duration
+}
+
+func (e programError) Unwrap() error            { return e.error }
+func (e programError) mostPause() time.Duration { return e.most }
 
 // patience keeps attempts apart that end with a refusal, by the server or by us. Each one is a line in the server's log, and
-// many servers shut out who fails often: then the right key would not help any more.
+// many servers shut out who fails often: then the right key would not help any more. An upload in vain costs what it sends.
 type patience struct {
 	clock clock.Clock
 	// jitter returns a random duration below its argument.
@@ -59,14 +82,13 @@ func (p *patience) wait(ctx context.Context) error {
 
 // note takes how an attempt ended.
 func (p *patience) note(err error) {
-	var login loginError
-	var key hostKeyError
+	var why refusal
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !errors.As(err, &login) && !errors.As(err, &key) {
+	if !errors.As(err, &why) || errors.Is(err, context.Canceled) {
 		p.pause, p.until = 0, time.Time{}
 		return
 	}
-	p.pause = min(max(2*p.pause, firstRefusalPause), maxRefusalPause)
+	p.pause = min(max(2*p.pause, firstRefusalPause), why.mostPause())
 	p.until = p.clock.Now().Add(p.pause + p.jitter(p.pause/4))
 }

@@ -15,7 +15,9 @@ import (
 )
 
 func TestRefusedLoginsComeEverMoreRarely(t *testing.T) {
-	for name, refusal := range map[string]error{"login": loginError{errors.New("no")}, "host key": hostKeyError{errors.New("no")}} {
+	for name, refusal := range map[string]error{
+		"login": loginError{errors.New("no")}, "host key": hostKeyError{errors.New("no")}, "program": programError{errors.New("no"), maxRefusalPause},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPatience(clock.RealClock{})
@@ -53,4 +55,25 @@ func TestRefusedLoginsComeEverMoreRarely(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestUploadsInVainComeMoreRarelyStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatience(clock.RealClock{})
+		p.jitter = func(time.Duration) time.Duration { return 0 }
+		begin, attempts := time.Now(), 0
+		for ; time.Since(begin) < 24*time.Hour; attempts++ {
+			if err := p.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			p.note(fmt.Errorf("dialing: %w", programError{errors.New("no space left"), maxUploadPause}))
+		}
+		if attempts < 100 || attempts > 160 {
+			t.Errorf("%d attempts in a day", attempts)
+		}
+		p.note(programError{context.Canceled, maxUploadPause})
+		if err := p.wait(t.Context()); err != nil || !p.until.IsZero() {
+			t.Errorf("who gave up by itself has to wait until %v, %v", p.until, err)
+		}
+	})
 }

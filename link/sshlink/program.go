@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -37,12 +38,15 @@ is=$(sha256sum < "$d/tombolo") || exit;
 if test "${is%% *}" = "$s"; then touch "$d"; exec "$@"; fi;
 echo; echo "tombolo: differs"`
 
-// uploadScript puts a program from standard input into the cache and removes all but the two that were used last. $1 is the cache directory, $2 the checksum. Parts of
-// uploads that were interrupted go; those of others that are under way stay.
-const uploadScript = `LC_ALL=C; export LC_ALL; umask 077; c=$1; s=$2; d=$c/$s;
+// uploadScript puts a program from standard input into the cache and removes all but the two that were used last. $1 is the cache directory, $2 the checksum,
+// $3 the size in KiB. Parts of uploads that were interrupted go; those of others that are under way stay. Where df does not tell how much
+// is free, that is not looked at.
+const uploadScript = `LC_ALL=C; export LC_ALL; umask 077; c=$1; s=$2; k=$3; d=$c/$s;
 mkdir -p "$d" || exit;
 ` + safeScript + `
 for p in "$d"/part.*; do kill -0 "${p##*.}" 2>/dev/null || rm -f "$p"; done;
+f=$(df -Pk "$d" 2>/dev/null | sed -n "2s,.*[ ]\([0-9][0-9]*\)[ ][ ]*[0-9][0-9]*%[ ][ ]*/.*,\1,p");
+if test "${f:-$k}" -lt "$k"; then echo; echo "tombolo: full $f"; exit 0; fi;
 t=$d/part.$$;
 cat > "$t" || { rm -f "$t"; exit 1; };
 is=$(sha256sum < "$t") || { rm -f "$t"; exit 127; };
@@ -89,7 +93,7 @@ func (a *attempt) upload(ctx context.Context, program *binary, where place) erro
 		return err
 	}
 	err = a.within(ctx, a.d.limits.step, doing, func(context.Context) error {
-		return session.Start(shell(uploadScript, where.cache, program.sum))
+		return session.Start(shell(uploadScript, where.cache, program.sum, strconv.FormatInt(kibibytes(program.size), 10)))
 	})
 	if err != nil {
 		return err
@@ -99,12 +103,16 @@ func (a *attempt) upload(ctx context.Context, program *binary, where place) erro
 	err = a.within(ctx, a.d.limits.start, doing, func(context.Context) error { return session.Wait() })
 	if err != nil {
 		if end := (*ssh.ExitError)(nil); errors.As(err, &end) {
-			return fmt.Errorf("%s: %w", doing, explainEnd(end, errs.text(), a.d.o))
+			return programError{fmt.Errorf("%s: %w", doing, explainEnd(end, errs.text(), a.d.o)), maxUploadPause}
 		}
-		return errors.Join(sending, err)
+		// The line was cut, or carries nothing: it may be a better one soon.
+		return programError{errors.Join(sending, err), maxRefusalPause}
 	}
-	return uploaded(parseAnswers(out.data), sending, where)
+	return uploaded(parseAnswers(out.data), sending, program, where)
 }
+
+// kibibytes are those that a file of a size takes up.
+func kibibytes(size int64) int64 { return (size + 1<<10 - 1) >> 10 }
 
 // send copies a file, as long as it goes on.
 func (a *attempt) send(ctx context.Context, doing string, to io.WriteCloser, from io.Reader) error {
@@ -130,18 +138,31 @@ func (a *attempt) send(ctx context.Context, doing string, to io.WriteCloser, fro
 }
 
 // uploaded says what became of an upload.
-func uploaded(answers []answer, sending error, where place) error {
+func uploaded(answers []answer, sending error, program *binary, where place) error {
 	for _, a := range answers {
 		switch a.word {
 		case "stored":
 			return nil
 		case "unsafe":
-			return unsafe(a.rest)
+			return programError{unsafe(a.rest), maxRefusalPause}
+		case "full":
+			return programError{full(a.rest, program, where), maxRefusalPause} // next to nothing was sent
 		case "damaged":
-			return errors.Join(sending, fmt.Errorf("what arrived at the host below %s is not what was sent, and was removed: is its disk full?", where.cache))
+			return programError{errors.Join(sending, fmt.Errorf("what arrived at the host below %s is not what was sent, and was removed: is its disk full?", where.cache)), maxUploadPause}
 		}
 	}
-	return errors.Join(sending, errors.New("the host did not say that it has the program: a command that is forced in authorized_keys or sshd_config runs instead of what is asked for"))
+	return programError{errors.Join(sending, errors.New("the host did not say that it has the program: a command that is forced in authorized_keys or sshd_config runs instead of what is asked for")), maxUploadPause}
+}
+
+// full says how much room is missing on the host. free is in KiB.
+func full(free string, program *binary, where place) error {
+	has, err := strconv.ParseInt(free, 10, 64)
+	if err != nil {
+		return fmt.Errorf("the host says that it has %q KiB of room below %s", printable(free), where.cache)
+	}
+	takes := kibibytes(program.size)
+	return fmt.Errorf("the disk of the host is full: the program takes %d KiB, and %d KiB are free below %s, so that %d KiB are missing: make room, or choose another directory with --host-ssh-cache-dir",
+		takes, has, where.cache, takes-has)
 }
 
 func unsafe(dir string) error {

@@ -141,7 +141,8 @@ func CheckCacheDir(dir string) error {
 }
 
 // Dial logs in, starts the program, which it puts on the host if need be, and returns when it serves. The caller owns the
-// connection. After a login or a host key that was refused it waits for a while before it tries again, up to a minute.
+// connection. After a login or a host key that was refused, and after a program that could not be put on the host or ended before it
+// served, it waits for a while before it tries again: up to a minute, and up to ten where the program was sent in vain.
 func (d *Dialer) Dial(ctx context.Context) (net.Conn, error) {
 	if err := d.patience.wait(ctx); err != nil {
 		return nil, err
