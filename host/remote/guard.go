@@ -6,13 +6,13 @@ package remote
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"github.com/containerd/errdefs"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 // Policy judges what a node asks of the machine. A refusal is PermissionDenied and says what is in the way.
@@ -31,9 +31,9 @@ type Pins interface {
 
 // guard asks the policy, if there is one, and tells the host's owner of refusals.
 type guard struct {
-	policy Policy
-	pins   Pins
-	logger *slog.Logger
+	policy  Policy
+	pins    Pins
+	refused *calmlog.Log
 }
 
 func (g guard) sandbox(cfg *runtimeapi.PodSandboxConfig) error {
@@ -95,7 +95,7 @@ func (g guard) checkpoint() error {
 
 func (g guard) told(err error, what, uid string) error {
 	if err != nil {
-		g.logger.Warn("refused what a pod asks of this machine", "what", what, "uid", uid, "error", err)
+		g.refused.Warn("refused what a pod asks of this machine", "what", what, "uid", uid, "error", err)
 	}
 	return toStatus(err)
 }

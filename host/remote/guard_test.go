@@ -18,8 +18,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 // noPolicy refuses everything.
@@ -36,7 +38,7 @@ func (noPolicy) Volume(host.Volume) (host.Volume, error) { return host.Volume{},
 // TestWhatThePolicyRefusesNeverReachesTheMachine: there is nothing behind the guard that could be called.
 func TestWhatThePolicyRefusesNeverReachesTheMachine(t *testing.T) {
 	var log bytes.Buffer
-	g := guard{policy: noPolicy{}, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	g := guard{policy: noPolicy{}, refused: calmlog.New(slog.New(slog.NewTextHandler(&log, nil)), clock.RealClock{})}
 	runtime, machine := &runtimeForwarder{guard: g}, &service{guard: g}
 	ctx := t.Context()
 	for what, call := range map[string]func() error{
@@ -119,7 +121,7 @@ func (f *fakePins) PinPath(_ context.Context, uid types.UID, p host.PinnedPath) 
 // TestRuntimeIsToldOfPinsOfWhatWasJudged: between the judgement and the runtime no name counts that a pod can change.
 func TestRuntimeIsToldOfPinsOfWhatWasJudged(t *testing.T) {
 	pins := &fakePins{}
-	g := guard{policy: linkPolicy{}, pins: pins, logger: slog.New(slog.DiscardHandler)}
+	g := guard{policy: linkPolicy{}, pins: pins, refused: calmlog.New(slog.New(slog.DiscardHandler), clock.RealClock{})}
 	create := func(mounts ...*runtimeapi.Mount) (*runtimeapi.CreateContainerRequest, error) {
 		judged, err := g.container(&runtimeapi.CreateContainerRequest{
 			PodSandboxId: "s", SandboxConfig: &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}},
@@ -153,5 +155,19 @@ func TestRuntimeIsToldOfPinsOfWhatWasJudged(t *testing.T) {
 	}
 	if _, err := create(&runtimeapi.Mount{HostPath: "/link/swapped"}); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "/judged/swapped") {
 		t.Errorf("a path that became a link: %v", err)
+	}
+}
+
+func TestRefusalsOfANodeThatGoesOnAskingDoNotFillTheLog(t *testing.T) {
+	var log bytes.Buffer
+	g := guard{policy: noPolicy{}, refused: calmlog.New(slog.New(slog.NewTextHandler(&log, nil)), clock.RealClock{})}
+	const asked = 1000
+	for range asked {
+		if err := g.sandbox(nil); status.Code(err) != codes.PermissionDenied {
+			t.Fatal(err)
+		}
+	}
+	if n := bytes.Count(log.Bytes(), []byte("\n")); n == 0 || n > asked/10 {
+		t.Errorf("%d lines of %d", n, asked)
 	}
 }

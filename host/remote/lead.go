@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/host/hostpb"
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 const (
@@ -35,14 +36,19 @@ const (
 // classes of pods, the list of images in use, the free space. Callers that do not say who they are, because they only look, are never
 // in the way.
 type lead struct {
-	clock  clock.PassiveClock
-	logger *slog.Logger
+	clock   clock.PassiveClock
+	logger  *slog.Logger
+	refusal *calmlog.Log
 
 	mu      sync.Mutex
 	leader  string
 	from    string // its address
 	heard   time.Time
 	refused string // the last one that was refused, and told of
+}
+
+func newLead(clk clock.PassiveClock, logger *slog.Logger) *lead {
+	return &lead{clock: clk, logger: logger, refusal: calmlog.New(logger, clk)}
 }
 
 // allow says whether a caller may have its call. Refused is like not reached: it says nothing of pods.
@@ -59,7 +65,7 @@ func (l *lead) allow(ctx context.Context, method string) error {
 	if l.leader != name && l.leader != "" && silence < leadSilence {
 		if l.refused != name {
 			l.refused = name
-			l.logger.Warn("another node wants to lead this host, and is refused", "node", name, "from", address(ctx), "leader", l.leader, "leader_from", l.from)
+			l.refusal.Warn("another node wants to lead this host, and is refused", "node", name, "from", address(ctx), "leader", l.leader, "leader_from", l.from)
 		}
 		return status.Errorf(codes.Unavailable,
 			"this host is led by %s, from %s, and not by %s: stop one of the two, or give it a host of its own; the host takes another node when the one that leads it was silent for %s",

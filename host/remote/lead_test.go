@@ -115,7 +115,7 @@ func certified(ctx context.Context, name, says string) context.Context {
 }
 
 func TestNodeCannotPassForTheLeaderWithACertificateOfAnotherName(t *testing.T) {
-	l := &lead{clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), logger: slog.New(slog.DiscardHandler)}
+	l := newLead(clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), slog.New(slog.DiscardHandler))
 	const method = "/x/Y"
 	const edge1 = "node edge-1 of cluster 1"
 	if err := l.allow(certified(t.Context(), "edge-1", edge1), method); err != nil {
@@ -136,5 +136,22 @@ func TestNodeCannotPassForTheLeaderWithACertificateOfAnotherName(t *testing.T) {
 	}
 	if err := l.allow(certified(t.Context(), "edge-1", edge1), method); err != nil {
 		t.Errorf("the leader itself: %v", err)
+	}
+}
+
+func TestNodesThatAreRefusedInTurnDoNotFillTheLog(t *testing.T) {
+	var log strings.Builder
+	l := newLead(clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), slog.New(slog.NewTextHandler(&log, nil)))
+	if err := l.allow(certified(t.Context(), "a", "node a"), "/x/Y"); err != nil {
+		t.Fatal(err)
+	}
+	const asked = 1000
+	for i := range asked {
+		if err := l.allow(certified(t.Context(), "b", []string{"x", "y"}[i%2]), "/x/Y"); err == nil {
+			t.Fatal("allowed")
+		}
+	}
+	if n := strings.Count(log.String(), "and is refused"); n == 0 || n > asked/10 {
+		t.Errorf("%d lines of %d", n, asked)
 	}
 }

@@ -6,7 +6,6 @@ package remote
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tombolo-dev/tombolo/host/hostpb"
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 // The protocol is the meaning of HostService's messages, and of the runtime's as this package forwards them. Its number grows when an end
@@ -118,8 +118,8 @@ func tooOld(which string, node, host tongue, remedy string) *SkewError {
 
 // porter keeps nodes out that this host does not understand. What they would do with it is not known.
 type porter struct {
-	own    tongue
-	logger *slog.Logger
+	own tongue
+	log *calmlog.Log
 
 	mu      sync.Mutex
 	refused string // the last refusal, which was told of
@@ -143,7 +143,7 @@ func (p *porter) allow(ctx context.Context, method string) error {
 	defer p.mu.Unlock()
 	if text := why.Error(); p.refused != text {
 		p.refused = text
-		p.logger.Warn("a node is refused", "from", address(ctx), "reason", text)
+		p.log.Warn("a node is refused", "from", address(ctx), "reason", text)
 	}
 	return status.Error(codes.Unavailable, why.Error())
 }

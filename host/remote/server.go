@@ -22,6 +22,7 @@ import (
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
 	"github.com/tombolo-dev/tombolo/host/hostpb"
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 const (
@@ -85,7 +86,7 @@ func NewServer(o ServerOptions) *Server {
 	}
 	around := &interceptor{
 		logger: o.Logger, clock: o.Clock, metrics: newMetrics(o.Registerer),
-		porter: &porter{own: o.speaks, logger: o.Logger}, lead: &lead{clock: o.Clock, logger: o.Logger},
+		porter: &porter{own: o.speaks, log: calmlog.New(o.Logger, o.Clock)}, lead: newLead(o.Clock, o.Logger),
 	}
 	s := &Server{
 		logger:  o.Logger,
@@ -105,7 +106,7 @@ func NewServer(o ServerOptions) *Server {
 			grpc.StreamInterceptor(around.stream),
 		),
 	}
-	guard := guard{policy: o.Policy, pins: o.Pins, logger: o.Logger}
+	guard := guard{policy: o.Policy, pins: o.Pins, refused: calmlog.New(o.Logger, o.Clock)}
 	facts := factsService{facts: o.Facts, own: o.speaks, clock: o.Clock}
 	runtime, images := runtimeapi.NewRuntimeServiceClient(o.Runtime), runtimeapi.NewImageServiceClient(o.Runtime)
 	if o.Host == nil {

@@ -53,7 +53,7 @@ func (a *attempt) start(ctx context.Context, program *binary, where place) (_ ne
 	if err != nil {
 		return nil, "", err
 	}
-	c := &conn{attempt: a, session: session, log: newHostLog(a.d.o.Logger), done: make(chan struct{})}
+	c := &conn{attempt: a, session: session, log: newHostLog(a.d.says), done: make(chan struct{})}
 	session.Stderr = c.log
 	if c.input, err = session.StdinPipe(); err != nil {
 		return nil, "", err

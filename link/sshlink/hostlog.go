@@ -5,13 +5,14 @@ package sshlink
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // hostLog writes what the program on the host writes to standard error to our log: log lines in JSON with their level and
 // fields, anything else as it is.
 type hostLog struct {
-	logger *slog.Logger
+	log *calmlog.Log
 
 	mu    sync.Mutex
 	begun []byte   // a line whose end did not come yet
@@ -33,7 +34,7 @@ type hostLog struct {
 	latest string
 }
 
-func newHostLog(logger *slog.Logger) *hostLog { return &hostLog{logger: logger} }
+func newHostLog(log *calmlog.Log) *hostLog { return &hostLog{log: log} }
 
 // Write never fails.
 func (l *hostLog) Write(p []byte) (int, error) {
@@ -66,11 +67,11 @@ func (l *hostLog) line(text string) {
 		l.lines = append(l.lines, message)
 		l.lines = l.lines[max(0, len(l.lines)-maxLast):]
 	}
-	l.logger.LogAttrs(context.Background(), level, "the host says", append([]slog.Attr{slog.String("text", message)}, fields...)...)
+	l.log.Log(level, "the host says", append([]any{"text", message}, fields...)...)
 }
 
 // parseLogLine reads a line of slog in JSON.
-func parseLogLine(text string) (level slog.Level, message string, fields []slog.Attr, ok bool) {
+func parseLogLine(text string) (level slog.Level, message string, fields []any, ok bool) {
 	var all map[string]any
 	if json.Unmarshal([]byte(text), &all) != nil {
 		return 0, "", nil, false
@@ -86,7 +87,7 @@ func parseLogLine(text string) (level slog.Level, message string, fields []slog.
 		}
 	}
 	if len(fields) > 0 {
-		fields = []slog.Attr{{Key: "host", Value: slog.GroupValue(fields...)}}
+		fields = []any{slog.Group("host", fields...)}
 	}
 	return level, message, fields, true
 }

@@ -13,6 +13,9 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 func pemText(block *pem.Block) string { return string(pem.EncodeToMemory(block)) }
@@ -158,7 +161,7 @@ func FuzzReadGreeting(f *testing.F) {
 
 func TestHostsLogKeepsItsLevelsAndFields(t *testing.T) {
 	var out lines
-	log := newHostLog(slog.New(slog.NewTextHandler(&out, nil)))
+	log := newHostLog(calmlog.NewBusy(slog.New(slog.NewTextHandler(&out, nil)), clock.RealClock{}))
 	for _, part := range []string{
 		`{"time":"2026-01-02T03:04:05Z","level":"INFO","msg":"serving","pod":"a/b","n":3}` + "\n" + `{"level":"DEBUG","msg":"quiet"}` + "\n",
 		`{"level":"ERROR","msg":"bro`, `ken"}` + "\nplain\n\n", "Error: x",
@@ -180,11 +183,29 @@ func TestHostsLogKeepsItsLevelsAndFields(t *testing.T) {
 	}
 }
 
+func TestHostThatGoesOnTalkingDoesNotFillTheLog(t *testing.T) {
+	var out lines
+	says := calmlog.NewBusy(slog.New(slog.NewTextHandler(&out, nil)), clock.RealClock{})
+	const connections, each = 20, 1000
+	for range connections {
+		log := newHostLog(says)
+		for range each {
+			_, _ = log.Write([]byte("blah\n"))
+		}
+		if got := log.waitingFor(); got != "blah" {
+			t.Errorf("what it said last is %q", got)
+		}
+	}
+	if n := strings.Count(out.String(), "text=blah"); n == 0 || n > connections*each/10 {
+		t.Errorf("%d lines of %d", n, connections*each)
+	}
+}
+
 func FuzzHostLog(f *testing.F) {
 	f.Add([]byte(`{"level":"INFO","msg":"x","a":{"b":[1]}}`+"\n"), 3)
 	f.Add([]byte("{\"level\":1}\n\xff\x00\n"), 1)
 	f.Fuzz(func(t *testing.T, text []byte, step int) {
-		log := newHostLog(slog.New(slog.DiscardHandler))
+		log := newHostLog(calmlog.NewBusy(slog.New(slog.DiscardHandler), clock.RealClock{}))
 		for rest := text; len(rest) > 0; {
 			n := min(len(rest), max(1, step))
 			_, _ = log.Write(rest[:n])

@@ -17,6 +17,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+
+	"github.com/tombolo-dev/tombolo/link/calmlog"
 )
 
 // limits bound the steps on the way to the host.
@@ -59,7 +61,7 @@ type Options struct {
 
 	// Clock is the real one by default.
 	Clock clock.WithDelayedExecution
-	// Logger gets what the program writes to standard error, and what happens on the way. Default: none.
+	// Logger gets what the program writes to standard error, unless that is too much, and what happens on the way. Default: none.
 	Logger *slog.Logger
 	// Note is told what Dial waits for where that may take long. Default: nobody.
 	Note func(error)
@@ -76,7 +78,8 @@ type Dialer struct {
 	// dial opens the connection to the first server.
 	dial func(ctx context.Context, address string) (net.Conn, error)
 
-	once     sync.Mutex // held by who puts the program on the host
+	says     *calmlog.Log // what the host does
+	once     sync.Mutex   // held by who puts the program on the host
 	patience *patience
 }
 
@@ -98,7 +101,7 @@ func New(o Options, dial func(ctx context.Context, address string) (net.Conn, er
 	if o.CacheDir == "" {
 		o.CacheDir = DefaultCacheDir
 	}
-	d := &Dialer{o: o, limits: usualLimits, dial: dial, patience: newPatience(o.Clock), refused: prometheus.NewCounter(prometheus.CounterOpts{
+	d := &Dialer{o: o, limits: usualLimits, dial: dial, says: calmlog.NewBusy(o.Logger, o.Clock), patience: newPatience(o.Clock), refused: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tombolo_node_host_keys_refused_total",
 		Help: "Host keys of SSH servers that were not accepted: unknown, changed or revoked ones.",
 	})}
