@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,8 +18,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/link/calmlog"
+	"github.com/tombolo-dev/tombolo/link/guestlist"
 	"github.com/tombolo-dev/tombolo/link/safetext"
 )
+
+// maxHandshakes bounds how many peers a host may have that nothing is known of yet. With one more, the oldest of the busiest source is
+// sent away: a node is done within moments, those who only take up room are not.
+const maxHandshakes = 64
 
 // ServerOptions are whom a server's credentials let in, and what they report to.
 type ServerOptions struct {
@@ -39,6 +45,7 @@ func (c *Certificates) ServerCredentials(o ServerOptions) credentials.TransportC
 	return &serverCredentials{
 		TransportCredentials: credentials.NewTLS(c.serverConfig(o.Nodes)),
 		logger:               o.Logger,
+		guests:               guestlist.New(maxHandshakes),
 		refused:              calmlog.New(o.Logger, clock.RealClock{}),
 		metrics:              newMetrics(o.Registerer, c),
 	}
@@ -48,13 +55,20 @@ func (c *Certificates) ServerCredentials(o ServerOptions) credentials.TransportC
 type serverCredentials struct {
 	credentials.TransportCredentials
 	logger  *slog.Logger
+	guests  *guestlist.List
 	refused *calmlog.Log
 	metrics *metrics
 }
 
 // ServerHandshake secures a connection.
 func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	var busy atomic.Bool
+	known := s.guests.LetIn(raw.RemoteAddr(), func() {
+		busy.Store(true)
+		_ = raw.Close()
+	})
 	secured, info, err := s.TransportCredentials.ServerHandshake(raw)
+	known()
 	if err == nil {
 		s.logger.Info("connection accepted", "peer", raw.RemoteAddr().String(), "node", subject(info))
 		return secured, info, nil
@@ -64,8 +78,12 @@ func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 		s.logger.Debug("connection closed by the peer before the handshake", "peer", raw.RemoteAddr().String())
 		return nil, nil, err
 	}
+	reason := refusal(err)
+	if busy.Load() {
+		reason = "it took up room that others needed, and had not shown who it is"
+	}
 	s.metrics.refused.Inc()
-	s.refused.Warn("connection refused", "peer", raw.RemoteAddr().String(), "reason", refusal(err))
+	s.refused.Warn("connection refused", "peer", raw.RemoteAddr().String(), "reason", reason)
 	return nil, nil, err
 }
 
@@ -79,7 +97,7 @@ func subject(info credentials.AuthInfo) string {
 
 // Clone returns a copy with the same reports.
 func (s *serverCredentials) Clone() credentials.TransportCredentials {
-	return &serverCredentials{TransportCredentials: s.TransportCredentials.Clone(), logger: s.logger, refused: s.refused, metrics: s.metrics}
+	return &serverCredentials{TransportCredentials: s.TransportCredentials.Clone(), logger: s.logger, guests: s.guests, refused: s.refused, metrics: s.metrics}
 }
 
 // refusal says in an operator's words why a handshake failed. The peer, of whom nothing is known, has a part in some of them.

@@ -37,6 +37,24 @@ func TestHostGetsThroughACrowdThatOnlyTakesUpRoom(t *testing.T) {
 	}
 }
 
+func TestNodeGetsThroughACrowdThatOnlyTakesUpRoom(t *testing.T) {
+	a := newAuthority(t)
+	s := serve(t, a.files(a.host(valid())))
+	const strangers = 3 * maxHandshakes
+	crowd(t, s.address, strangers)
+	for range strangers - maxHandshakes {
+		if err := <-s.results; err == nil {
+			t.Fatal("a stranger was accepted")
+		}
+	}
+	if text, err := greet(t, newLink(t, s.target(), a.files(a.node(valid())), &lines{})); err != nil || text != "hello" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if got := s.log.await(t, "connection refused"); !strings.Contains(got, "it took up room that others needed") {
+		t.Error(got)
+	}
+}
+
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	a := newAuthority(t)
 	s := newShore(t, a.files(a.node(valid())))

@@ -125,7 +125,7 @@ type server struct {
 
 func serve(t *testing.T, files Files, nodes ...string) *server {
 	t.Helper()
-	s := &server{log: &lines{}, refused: prometheus.NewRegistry(), results: make(chan error, 10)}
+	s := &server{log: &lines{}, refused: prometheus.NewRegistry(), results: make(chan error, 1000)}
 	certificates, err := LoadCertificates(files, s.log.logger())
 	if err != nil {
 		t.Fatal(err)

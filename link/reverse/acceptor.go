@@ -21,13 +21,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tombolo-dev/tombolo/link/calmlog"
+	"github.com/tombolo-dev/tombolo/link/guestlist"
 )
 
 const (
 	// handshakeTimeout bounds how long a peer may take until it is greeted.
 	handshakeTimeout = 10 * time.Second
-	// maxHandshakes bounds how many peers may be there that nothing is known of yet. With one more, the oldest is sent away: a host is
-	// done within moments, those who only take up room are not.
+	// maxHandshakes bounds how many peers may be there that nothing is known of yet. With one more, the oldest of the busiest source is sent
+	// away: a host is done within moments, those who only take up room are not.
 	maxHandshakes = 64
 	// acceptPause is for when nothing can be accepted, for instance because there are too many open files.
 	acceptPause = time.Second
@@ -72,8 +73,9 @@ type Acceptor struct {
 	cancel  context.CancelFunc
 	group   sync.WaitGroup
 
+	guests *guestlist.List
+
 	mu      sync.Mutex
-	guests  []*guest // the oldest first
 	holder  claim
 	current *conn // the newest connection, if it has not ended
 	waiting *conn // the same, until somebody takes it
@@ -97,7 +99,7 @@ func Listen(o Options) *Acceptor {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &Acceptor{
 		o: o, metrics: newMetrics(o.Registerer), refused: calmlog.New(o.Logger, o.Clock), arrived: make(chan struct{}, 1),
-		done: make(chan struct{}), cancel: cancel,
+		done: make(chan struct{}), cancel: cancel, guests: guestlist.New(maxHandshakes),
 	}
 	a.group.Go(func() { a.accept(ctx) })
 	if o.Check != nil {
@@ -184,7 +186,10 @@ func (a *Acceptor) receive(ctx context.Context, raw net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
-	known := a.letIn(raw, cancel)
+	known := a.guests.LetIn(raw.RemoteAddr(), func() {
+		a.refuse(raw, refusedBusy, errBusy)
+		cancel()
+	})
 	defer known()
 	secured := tls.Server(raw, a.o.TLS)
 	if err := secured.HandshakeContext(ctx); err != nil {
@@ -202,6 +207,8 @@ func (a *Acceptor) receive(ctx context.Context, raw net.Conn) {
 		_ = secured.Close()
 	}
 }
+
+var errBusy = errors.New("it took up room that others needed, and had not shown who it is")
 
 func (a *Acceptor) handshakeFailed(raw net.Conn, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.Canceled) {
