@@ -9,10 +9,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -307,4 +310,48 @@ func TestKeyThatWouldTakeLongToCheckIsRefusedByItsKind(t *testing.T) {
 	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "not an ECDSA P-256 one") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestWhatAKilledProcessLeftIsRemoved: it may be a key.
+func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
+	for name, write := range map[string]func(dir string) error{
+		"store": func(dir string) error {
+			_, err := NewStore(dir, false).Init("test", Lifetime{From: time.Now(), Validity: time.Hour})
+			return err
+		},
+		"file": func(dir string) error { return WriteFile(filepath.Join(dir, "file"), []byte("x")) },
+	} {
+		dir := t.TempDir()
+		left, other := filepath.Join(dir, ".tmp-123"), filepath.Join(dir, ".other")
+		for _, path := range []string{left, other} {
+			if err := os.WriteFile(path, []byte("a key"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := write(dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: it is still there: %v", name, err)
+		}
+		if _, err := os.Lstat(other); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestWritersOfOneDirectoryWaitForEachOther: none removes what another one is about to rename.
+func TestWritersOfOneDirectoryWaitForEachOther(t *testing.T) {
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 20 {
+				if err := WriteFile(filepath.Join(dir, strconv.Itoa(i)), []byte("x")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

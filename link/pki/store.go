@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 // Names of the authority's files in a store.
@@ -19,6 +21,9 @@ const (
 	authorityCertFile = "ca.crt"
 	authorityKeyFile  = "ca.key"
 )
+
+// temporaryPrefix begins the names of files that are being written.
+const temporaryPrefix = ".tmp-"
 
 // nodePrefix begins the names of a node's files.
 const nodePrefix = "node-"
@@ -109,6 +114,11 @@ func (s *Store) write(files *Files, pair Pair) (*Files, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making directory %s: %w", s.dir, err)
 	}
+	unlock, err := lockDirectory(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if !s.overwrite {
 		for _, path := range []string{files.CertFile, files.KeyFile} {
 			if _, err := os.Lstat(path); err == nil {
@@ -137,6 +147,11 @@ func (s *Store) write(files *Files, pair Pair) (*Files, error) {
 // WriteFile replaces a file in one step, which has happened for good when it returns. Its mode is 0600. Its owner is the former one's:
 // what root replaces stays with the process that it belongs to.
 func WriteFile(path string, data []byte) error {
+	unlock, err := lockDirectory(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	tmp, err := prepareFile(path, data)
 	if err != nil {
 		return err
@@ -179,9 +194,49 @@ func syncDirectory(path string) error {
 	return nil
 }
 
+// lockDirectory waits until nobody else writes to a directory, and removes what a process that was killed left half done there: it may be
+// a key.
+func lockDirectory(path string) (unlock func(), err error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("locking directory %s: %w", path, err)
+	}
+	unlock = func() { _ = dir.Close() }
+	if !flock(dir) {
+		return unlock, nil // some network file systems lock no directories: there it has to stay, for it may be that of somebody at work
+	}
+	if err := removeTemporary(dir); err != nil {
+		unlock()
+		return nil, fmt.Errorf("removing what was left half done: %w", err)
+	}
+	return unlock, nil
+}
+
+// flock says whether a file could be locked, once nobody else has the lock. It ends with the file.
+func flock(file *os.File) bool {
+	for {
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			return err == nil
+		}
+	}
+}
+
+func removeTemporary(dir *os.File) error {
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, temporaryPrefix) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir.Name(), name)))
+		}
+	}
+	return err
+}
+
 // prepareFile writes what is to become a file in one step, and returns its name until then. CreateTemp makes it with mode 0600.
 func prepareFile(path string, data []byte) (name string, err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), temporaryPrefix+"*")
 	if err != nil {
 		return "", fmt.Errorf("writing %s: %w", path, err)
 	}
