@@ -93,6 +93,10 @@ bench: build ## Measure bare CRI, the real kubelet and Tombolo in turn; needs ro
 	@$(PARTS) build testbed compare
 	$(WITH_PARTS) go run ./test/bench $(ARGS)
 
+.PHONY: bench-links
+bench-links: ## Measure calls beside a log and a forwarded port on one link; needs a quiet machine (ARGS='-rate 20 -kinds reverse')
+	go run ./test/bench/links $(ARGS)
+
 .PHONY: lint
 lint: ## Static checks
 	@$(PARTS) build lint

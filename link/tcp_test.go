@@ -24,6 +24,12 @@ import (
 // userTimeout is for how long the kernel waits for an acknowledgement.
 func userTimeout(t *testing.T, c net.Conn) time.Duration {
 	t.Helper()
+	return time.Duration(option(t, c, unix.TCP_USER_TIMEOUT)) * time.Millisecond
+}
+
+// option is one of a connection's socket.
+func option(t *testing.T, c net.Conn, name int) int {
+	t.Helper()
 	socket, ok := c.(syscall.Conn)
 	if !ok {
 		t.Fatalf("%T is no socket", c)
@@ -32,11 +38,11 @@ func userTimeout(t *testing.T, c net.Conn) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ms int
-	if e := raw.Control(func(fd uintptr) { ms, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) }); e != nil || err != nil {
+	var value int
+	if e := raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, name) }); e != nil || err != nil {
 		t.Fatal(e, err)
 	}
-	return time.Duration(ms) * time.Millisecond
+	return value
 }
 
 // tap shows the connections that a gRPC server has.
@@ -50,7 +56,7 @@ func (c tap) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, erro
 	return c.TransportCredentials.ServerHandshake(raw)
 }
 
-func TestKernelGivesConnectionsOfEitherEndUpAfterFifteenSeconds(t *testing.T) {
+func TestKernelGivesConnectionsOfEitherEndUpInTimeAndKeepsLittleToSend(t *testing.T) {
 	l, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +93,9 @@ func TestKernelGivesConnectionsOfEitherEndUpAfterFifteenSeconds(t *testing.T) {
 	for end, c := range map[string]net.Conn{"accepted": served.Conn, "dialled": dialled} {
 		if got := userTimeout(t, c); got != 15*time.Second {
 			t.Errorf("%s: the kernel waits %s for an acknowledgement", end, got)
+		}
+		if got := option(t, c, unix.TCP_NOTSENT_LOWAT); got != unsentLimit {
+			t.Errorf("%s: the kernel keeps %d bytes to be sent", end, got)
 		}
 	}
 }
