@@ -188,6 +188,7 @@ func TestHostWithNothingButSSHAndContainerd(t *testing.T) {
 		}
 	})
 	t.Run("what is wrong is told", func(t *testing.T) { sshFailures(t, s) })
+	t.Run("other ways lead there", func(t *testing.T) { sshWays(t, s) })
 }
 
 // sshFailures starts nodes that cannot reach the host of the site.
@@ -226,15 +227,53 @@ func sshFailures(t *testing.T, s *site) {
 			}
 		})
 	}
-	// By way of the host itself, which is as good a jump host as any, and as root; with the key pinned at the end.
-	t.Run("a jump host leads there", func(t *testing.T) {
-		other := &site{env: s.env, name: "detour", host: s.host, ssh: s.ssh, sshUser: "root", nodeArgs: []string{
-			"--host-ssh-jump=" + testbed.SSHUser + "@" + address, "--host-ssh-host-key=" + s.ssh.Fingerprint,
-			"--root-dir=" + s.rootDir() + "-2", "--pod-logs-dir=" + s.logsDir() + "-2",
-		}}
-		other.startLost(t)
-		must(t, other.awaitReady(t.Context()))
+}
+
+// sshWays starts nodes that reach the host of the site in other ways: by way of a jump host, and with other identities.
+func sshWays(t *testing.T, s *site) {
+	dir, err := os.MkdirTemp("", "ssh") //nolint:usetesting // the path of a socket must be short
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	run := func(env, name string, args ...string) {
+		t.Helper()
+		cmd := s.env.cluster.Command(t.Context(), name, args...)
+		cmd.Env = append(cmd.Env, env)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+	}
+	// A key that the host does not know, but a certificate that it trusts.
+	stranger := filepath.Join(dir, "key")
+	run("", "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", stranger)
+	run("", "ssh-keygen", "-q", "-s", s.ssh.AuthorityFile, "-I", "e2e", "-n", "root", "-V", "+1h", stranger+".pub")
+
+	socket := filepath.Join(dir, "agent")
+	agent, err := s.env.cluster.Run(s.name+"-ssh-agent", s.env.cluster.Command(context.WithoutCancel(t.Context()), "ssh-agent", "-D", "-a", socket))
+	must(t, err)
+	t.Cleanup(func() { must(t, agent.Kill()) })
+	eventually(t, usual, "the agent listens", func() error {
+		_, err := os.Stat(socket)
+		return err
 	})
+	run("SSH_AUTH_SOCK="+socket, "ssh-add", "-q", s.ssh.KeyFile)
+
+	// The jump host is the host itself, which is as good as any; its key is pinned at the end.
+	jump := []string{"--host-ssh-jump=" + testbed.SSHUser + "@" + s.host.Address().String(), "--host-ssh-host-key=" + s.ssh.Fingerprint}
+	for _, tc := range []struct {
+		name string
+		args []string
+	}{
+		{"jump", jump},
+		{"agent", []string{"--host-ssh-key-file=", "--host-ssh-agent=" + socket}},
+		{"certificate", []string{"--host-ssh-key-file=" + stranger, "--host-ssh-cert-file=" + stranger + "-cert.pub"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			other := &site{env: s.env, name: "detour-" + tc.name, host: s.host, ssh: s.ssh, sshUser: "root", nodeArgs: append(tc.args,
+				"--root-dir="+s.rootDir()+"-"+tc.name, "--pod-logs-dir="+s.logsDir()+"-"+tc.name)}
+			other.startLost(t)
+			must(t, other.awaitReady(t.Context()))
+		})
+	}
 }
 
 // startLost starts a further node for a host, and removes it after the test.

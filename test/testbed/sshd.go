@@ -24,14 +24,19 @@ type SSHServer struct {
 	// KeyFile is the private key, KnownHosts a file that has the key of the host.
 	KeyFile    string
 	KnownHosts string
+	// AuthorityFile is the private key of the authority whose certificates log users in.
+	AuthorityFile string
 	// Fingerprint is that of the host's key, SHA256:...
 	Fingerprint string
+
+	host *Host
 }
 
 // sshConfig is the server's configuration. Keys are where other users can read them, which the state folder is not.
 const sshConfig = `ListenAddress %s
 HostKey /etc/ssh/testbed_host_key
 AuthorizedKeysFile /etc/ssh/testbed_authorized_keys
+TrustedUserCAKeys /etc/ssh/testbed_authority.pub
 PidFile none
 UsePAM no
 StrictModes no
@@ -41,12 +46,13 @@ PermitRootLogin prohibit-password
 LogLevel VERBOSE
 `
 
-// sshSetup makes what the server needs, with the configuration and the two keys from the folder $1. What it writes is on the
+// sshSetup makes what the server needs, with the configuration and the keys from the folder $1. What it writes is on the
 // host only: /etc, /var and /run are its own.
 const sshSetup = `set -e
 mkdir -p /run/sshd
 install -m 600 "$1/host_key" /etc/ssh/testbed_host_key
 install -m 644 "$1/login_key.pub" /etc/ssh/testbed_authorized_keys
+install -m 644 "$1/authority.pub" /etc/ssh/testbed_authority.pub
 install -m 644 "$1/sshd_config" /etc/ssh/testbed_config
 for user in ` + SSHUser + ` ` + SSHGuest + `; do
 	useradd --create-home --home-dir /var/lib/$user --shell /bin/bash --password '*' $user
@@ -64,8 +70,11 @@ func (h *Host) StartSSH(ctx context.Context) (*SSHServer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("starting sshd on %s: %w", h.name, err)
 	}
-	s := &SSHServer{KeyFile: filepath.Join(dir, "login_key"), KnownHosts: filepath.Join(dir, "known_hosts")}
-	for _, key := range []string{"host_key", "login_key"} {
+	s := &SSHServer{
+		host: h, KeyFile: filepath.Join(dir, "login_key"), KnownHosts: filepath.Join(dir, "known_hosts"),
+		AuthorityFile: filepath.Join(dir, "authority"),
+	}
+	for _, key := range []string{"host_key", "login_key", "authority"} {
 		if _, err := output(h.cluster.Command(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "testbed", "-f", filepath.Join(dir, key))); err != nil {
 			return nil, fmt.Errorf("starting sshd on %s: %w", h.name, err)
 		}
@@ -89,11 +98,16 @@ func (h *Host) StartSSH(ctx context.Context) (*SSHServer, error) {
 	if _, err := h.Exec(ctx, "sh", "-c", sshSetup, "setup", dir); err != nil {
 		return nil, fmt.Errorf("starting sshd on %s: %w", h.name, err)
 	}
-	s.Process, err = h.Run("sshd", h.Command(context.WithoutCancel(ctx), "/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/testbed_config"))
+	return s, s.Start(ctx)
+}
+
+// Start starts the server again after it was killed, and waits until it answers.
+func (s *SSHServer) Start(ctx context.Context) (err error) {
+	s.Process, err = s.host.Run("sshd", s.host.Command(context.WithoutCancel(ctx), "/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/testbed_config"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s, h.awaitSSH(ctx, s.Process)
+	return s.host.awaitSSH(ctx, s.Process)
 }
 
 // awaitSSH waits until the server answers.
