@@ -63,6 +63,14 @@ func Through(proxy *url.URL, dial Dialer) Dialer {
 	}
 }
 
+// whoAsks says what to do about a proxy that does not know the user.
+func whoAsks(user *url.Userinfo, status int) error {
+	if user == nil {
+		return fmt.Errorf("it wants to know who asks (%d): give http://user:password@host:port", status)
+	}
+	return fmt.Errorf("it does not accept the user %q with its password (%d): check http://user:password@host:port", safetext.Short(user.Username()), status)
+}
+
 // tunnel asks for a tunnel on a connection to the proxy, within ctx.
 func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) error {
 	// A deadline in the past ends what is under way.
@@ -82,8 +90,8 @@ func tunnel(ctx context.Context, conn net.Conn, proxy *url.URL, address string) 
 		return errors.Join(ctx.Err(), fmt.Errorf("it does not answer as an HTTP proxy does: %s", safetext.Short(err.Error())))
 	}
 	switch {
-	case answer.StatusCode == http.StatusProxyAuthRequired:
-		return errors.New("it wants to know who asks (407): give http://user:password@host:port")
+	case answer.StatusCode == http.StatusProxyAuthRequired, answer.StatusCode == http.StatusUnauthorized: // with a wrong password some say 401
+		return whoAsks(proxy.User, answer.StatusCode)
 	case answer.StatusCode/100 != 2:
 		return fmt.Errorf("it answered %q: does it allow CONNECT to that port?", safetext.Short(answer.Status))
 	case reader.Buffered() > 0:

@@ -96,7 +96,8 @@ func parseBasic(r *http.Request) (user, password string, ok bool) {
 
 func TestProxyThatRefusesIsNamedWithARemedyButNotItsPassword(t *testing.T) {
 	for answer, want := range map[string]string{
-		"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n": "give http://user:password@host:port",
+		"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n": `does not accept the user "u" with its password (407)`,
+		"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n":                  `does not accept the user "u" with its password (401)`,
 		"HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\n\r\n":                     `"403 Forbidden": does it allow CONNECT`,
 		"SSH-2.0-OpenSSH_9.2\r\n":                                                 "does not answer as an HTTP proxy does",
 		"HTTP/1.1 200 OK\r\n\r\nmore":                                             "more than an answer",
@@ -114,6 +115,16 @@ func TestProxyThatRefusesIsNamedWithARemedyButNotItsPassword(t *testing.T) {
 		if conn != nil {
 			t.Error("a connection comes with an error")
 		}
+	}
+}
+
+func TestProxyThatWantsAUserAsksForOne(t *testing.T) {
+	proxy := fakeProxy(t, func(_ *http.Request, conn net.Conn) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+	})
+	proxy.User = nil
+	if _, err := Through(proxy, dial)(t.Context(), "node:1"); err == nil || !strings.Contains(err.Error(), "wants to know who asks (407): give http://user:password@host:port") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -92,6 +92,36 @@ func TestHostBehindNAT(t *testing.T) {
 		must(t, s.awaitReady(t.Context()))
 		requireUsable()
 	})
+	t.Run("a proxy is the only way out", func(t *testing.T) {
+		must(t, s.hostProc.Kill())
+		proxy, address, err := s.host.StartProxy(t.Context(), uint16(s.listen))
+		must(t, err)
+		for _, tc := range []struct{ user, says string }{
+			{"", "it wants to know who asks (407)"},
+			{testbed.ProxyUser + ":wrong@", `it does not accept the user \"` + testbed.ProxyUser + `\"`},
+			{testbed.ProxyUser + ":" + testbed.ProxyPassword + "@", "link is up"},
+		} {
+			s.hostArgs = []string{"--proxy", "http://" + tc.user + address}
+			must(t, s.startHost())
+			awaitLog(t, s.hostProc, tc.says)
+			if tc.says != "link is up" {
+				must(t, s.hostProc.Kill())
+			}
+		}
+		must(t, s.awaitReady(t.Context()))
+		requireUsable()
+		must(t, proxy.Kill())
+		s.awaitLinkDown(t, "reverse://"+s.name)
+		_, _, err = s.host.StartProxy(t.Context(), uint16(s.listen))
+		must(t, err)
+		must(t, s.awaitReady(t.Context()))
+		requireUsable()
+		for line := range strings.Lines(s.hostLog(t)) {
+			if strings.Contains(line, testbed.ProxyPassword) && !strings.HasPrefix(line, "# ") { // the command line
+				t.Errorf("the password of the proxy is in the host's log: %s", line)
+			}
+		}
+	})
 }
 
 // startImpostor starts a tombolo host that connects to the site's node, with a certificate of its own, as if the authority had

@@ -6,7 +6,9 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,8 +17,10 @@ import (
 // The network between a host behind NAT and its router. Nobody else sees it, so every such host has the same.
 const (
 	routerInside = "192.168.77.1"
-	hostInside   = "192.168.77.2"
 	insideBits   = 24
+
+	// InsideAddress is what a host behind NAT takes for its address.
+	InsideAddress = "192.168.77.2"
 )
 
 // routerSetup turns the namespace it runs in into a router that lets connections out and none in. $1 is the outer address
@@ -40,7 +44,7 @@ func (h *Host) routerPID() string { return filepath.Join(h.Dir(), "router-pid") 
 
 // connectBehindNAT joins the host to the bridge by way of a router in a network namespace of its own.
 func (h *Host) connectBehindNAT(ctx context.Context, pid int) error {
-	hold := fmt.Sprintf("echo $$ > %s && exec sleep infinity", h.routerPID())
+	hold := fmt.Sprintf("echo $$ > %[1]s.new && mv %[1]s.new %[1]s && exec sleep infinity", h.routerPID())
 	p, err := h.Run("router", h.Command(context.WithoutCancel(ctx), "unshare", "--net", "sh", "-c", hold))
 	if err != nil {
 		return err
@@ -67,18 +71,70 @@ func (h *Host) connectBehindNAT(ctx context.Context, pid int) error {
 		return err
 	}
 	_, err = h.Exec(ctx, "sh", "-c", fmt.Sprintf("ip link set lo up && ip address add %s/%d dev eth0 && ip link set eth0 up && ip route add default via %s"+
-		" && echo 1 >/proc/sys/net/ipv4/ip_forward", hostInside, insideBits, routerInside))
+		" && echo 1 >/proc/sys/net/ipv4/ip_forward", InsideAddress, insideBits, routerInside))
 	return err
 }
 
 // inRouter runs a command in the network of the host's router.
 func (h *Host) inRouter(ctx context.Context, args ...string) error {
+	cmd, err := h.routerCommand(ctx, args...)
+	if err != nil {
+		return err
+	}
+	_, err = output(cmd)
+	return err
+}
+
+// routerCommand returns a command that runs in the network of the host's router.
+func (h *Host) routerCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	pid, err := os.ReadFile(h.routerPID())
 	if err != nil {
-		return fmt.Errorf("finding the router of %s: %w", h.name, err)
+		return nil, fmt.Errorf("finding the router of %s: %w", h.name, err)
 	}
-	_, err = output(h.cluster.Command(ctx, "nsenter", append([]string{"--target", strings.TrimSpace(string(pid)), "--net", "--"}, args...)...))
-	return err
+	return h.cluster.Command(ctx, "nsenter", append([]string{"--target", strings.TrimSpace(string(pid)), "--net", "--"}, args...)...), nil
+}
+
+// proxyPort is where the proxy of a router listens; the user's name and password are ProxyUser and ProxyPassword.
+const (
+	proxyPort     = 3128
+	ProxyUser     = "edge"
+	ProxyPassword = "open-sesame"
+)
+
+// proxyConfig allows CONNECT to the one port.
+const proxyConfig = `Port %d
+Listen %s
+Allow %s
+BasicAuth %s %s
+ConnectPort %d
+MaxClients 20
+Timeout 600
+LogLevel Connect
+`
+
+// StartProxy runs an HTTP proxy on the router of a host behind NAT, which lets ProxyUser through to one port. From then on nothing
+// else gets out. The address is host:port, for the host.
+func (h *Host) StartProxy(ctx context.Context, to uint16) (p *Process, address string, err error) {
+	file := filepath.Join(h.Dir(), "proxy.conf")
+	text := fmt.Sprintf(proxyConfig, proxyPort, routerInside, InsideAddress, ProxyUser, ProxyPassword, to)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, "", fmt.Errorf("starting the proxy of %s: %w", h.name, err)
+	}
+	for _, rule := range []string{
+		"iptables -P FORWARD DROP", "iptables -F FORWARD",
+		fmt.Sprintf("iptables -A INPUT -i eth1 -p tcp --dport %d -j ACCEPT", proxyPort),
+		"iptables -A INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT",
+	} {
+		if err := h.inRouter(ctx, strings.Fields(rule)...); err != nil {
+			return nil, "", err
+		}
+	}
+	cmd, err := h.routerCommand(context.WithoutCancel(ctx), "tinyproxy", "-d", "-c", file)
+	if err != nil {
+		return nil, "", err
+	}
+	p, err = h.Run("proxy", cmd)
+	return p, net.JoinHostPort(routerInside, strconv.Itoa(proxyPort)), err
 }
 
 // Reject has the router of a host behind NAT answer everything on TCP connections with a reset, until Accept.

@@ -165,7 +165,7 @@ func Sets() []Set {
 				"bridge", "loopback", "host-local", "portmap", "runc", "containerd", "ctr", "containerd-shim-runc-v2",
 				"crictl", "etcd", "pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "agnhost",
 			},
-			Needs: []string{"busybox-static", "iproute2", "iptables", "mount", "openssh-server", "sudo", "util-linux"},
+			Needs: []string{"busybox-static", "iproute2", "iptables", "mount", "openssh-server", "sudo", "tinyproxy-bin", "util-linux"},
 		},
 		{
 			Name: "conformance", Why: "make conformance: Kubernetes' own suite, after testbed",

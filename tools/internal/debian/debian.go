@@ -43,6 +43,7 @@ func known() map[string]probe {
 		"pkg-config":      {command: "pkg-config"},
 		"qemu-system-x86": {command: "qemu-system-x86_64"},
 		"sudo":            {command: "sudo"},
+		"tinyproxy-bin":   {command: "tinyproxy"},
 		"util-linux":      {command: "nsenter"},
 	}
 }
