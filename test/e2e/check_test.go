@@ -227,6 +227,7 @@ func (a ahead) Now() time.Time { return a.RealClock.Now().Add(time.Hour) }
 func TestCheckFindsAClockThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := require(t).calm
+	s.requireTLS(t)
 	cert, key := s.linkPair(t, func(a *pki.Authority) (*pki.Pair, error) {
 		return a.IssueHost("ahead", []string{"127.0.0.1"}, pki.Lifetime{From: time.Now(), Validity: 24 * time.Hour})
 	})

@@ -430,7 +430,10 @@ func (k *tester) goroutines() (host, node int) {
 		k.Fatalf("no metric %s", metric)
 		return 0
 	}
-	return find(k.hostMetrics()), find(k.nodeMetrics())
+	if k.hostHasMetrics() {
+		host = find(k.hostMetrics())
+	}
+	return host, find(k.nodeMetrics())
 }
 
 // nodeMetrics are what tombolo node tells, by way of the API server.

@@ -92,9 +92,11 @@ func setUp() (*environment, error) {
 	defer cancel()
 	begin := time.Now()
 	e := &environment{}
-	cluster, err := testbed.Start(ctx, testbed.Options{
-		Log: os.Stdout, ControllerManagerFlags: []string{"--cluster-signing-duration=" + certificateLife.String()},
-	})
+	options := testbed.Options{Log: os.Stdout, ControllerManagerFlags: []string{"--cluster-signing-duration=" + certificateLife.String()}}
+	if os.Getenv(updatesVariable) != "" { // so many versions of a mebibyte are more than etcd holds
+		options.APIServerFlags = []string{"--etcd-compaction-interval=1m"}
+	}
+	cluster, err := testbed.Start(ctx, options)
 	if err != nil {
 		return e, err
 	}
@@ -109,6 +111,11 @@ func setUp() (*environment, error) {
 	e.calm, e.storm, e.squall, e.shore = e.newSite("calm"), e.newSite("storm"), e.newSite("squall"), e.newSite("shore")
 	e.calm.hostArgs = []string{"--node-name", e.calm.name}
 	e.shore.inProcess = true
+	for _, s := range []*site{e.calm, e.storm, e.squall} {
+		if err := s.reachBy(os.Getenv(linkVariable)); err != nil {
+			return e, err
+		}
+	}
 	var group errgroup.Group
 	for _, s := range []*site{e.calm, e.storm, e.squall, e.shore} {
 		group.Go(func() error {

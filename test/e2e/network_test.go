@@ -31,7 +31,20 @@ func (k *tester) read(name string) string {
 
 // fetch gets a page from a port of the host.
 func (k *tester) fetch(port int32, page string) (string, error) {
-	url := "http://" + net.JoinHostPort(k.host.Address().String(), fmt.Sprint(port)) + "/" + page
+	return k.page("http://" + net.JoinHostPort(k.ownAddress(), fmt.Sprint(port)) + "/" + page)
+}
+
+// page gets a page of the host or of a pod on it, from this side if there is a way.
+func (k *tester) page(url string) (string, error) {
+	if k.reverse { // nothing gets in from outside
+		at, path, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
+		address, port, err := net.SplitHostPort(at)
+		if err != nil {
+			return "", err
+		}
+		return k.host.Exec(k.Context(), "bash", "-c", `exec 3<>"/dev/tcp/$1/$2" && printf 'GET /%s HTTP/1.0\r\n\r\n' "$3" >&3 && sed '1,/^\r$/d' <&3`,
+			"bash", address, port, path)
+	}
 	request, err := http.NewRequestWithContext(k.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
@@ -97,8 +110,8 @@ hostname >> /marks/namespaces; cat /etc/hosts > /marks/hosts; echo here > /tmp/p
 		p.Spec.Containers[0].ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(18081)}}, PeriodSeconds: 1}
 	}))
 	got := k.awaitPodReady(pod) // the probe goes to the host's address
-	if got.Status.PodIP != k.host.Address().String() || got.Status.HostIP != got.Status.PodIP {
-		t.Errorf("pod at %s, host at %s, want %s for both", got.Status.PodIP, got.Status.HostIP, k.host.Address())
+	if got.Status.PodIP != k.ownAddress() || got.Status.HostIP != got.Status.PodIP {
+		t.Errorf("pod at %s, host at %s, want %s for both", got.Status.PodIP, got.Status.HostIP, k.ownAddress())
 	}
 	want := ""
 	for _, namespace := range []string{"net", "pid", "ipc"} {

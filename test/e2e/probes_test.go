@@ -4,9 +4,7 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -100,24 +98,12 @@ func TestFailedLivenessProbeRestartsTheContainer(t *testing.T) {
 			p.Spec.Containers[0].Image, p.Spec.Containers[0].Command = images.Agnhost, nil
 			p.Spec.Containers[0].Args = []string{"grpc-health-checking"} // on port 5000, told over HTTP on 8080
 		})))
-		must(t, get(t.Context(), fmt.Sprintf("http://%s:%d/make-not-serving", pod.Status.PodIP, httpPort)))
+		_, err := k.page(fmt.Sprintf("http://%s:%d/make-not-serving", pod.Status.PodIP, httpPort))
+		must(t, err)
 		pod = k.await(pod, usual, "was restarted", runsAgain(1))
 		k.requireKilledByProbe(pod, "Liveness", `service unhealthy (responded with "NOT_SERVING")`)
 		k.awaitPodReady(pod)
 	})
-}
-
-// get makes an HTTP request from this side to a pod.
-func get(ctx context.Context, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
 }
 
 // requireKilledByProbe checks the events and the status of a container that was restarted once since its probe had failed.

@@ -182,13 +182,13 @@ func (s *site) prepareNode(ctx context.Context) error {
 		return s.prepareJoining()
 	}
 	asHost := []string{"pki", "host", "--dir", s.env.pki, "--name", s.name, "--address", s.host.Address().String()}
-	way := []string{"--host", "tls://" + s.linkAddress()}
+	way := []string{"--host", s.target()}
 	if s.reverse {
 		if s.listen, err = c.FreePort(); err != nil {
 			return err
 		}
 		asHost = asHost[:len(asHost)-2]
-		way = []string{"--host", "reverse://" + s.name, "--listen", s.listenAddress()}
+		way = []string{"--host", s.target(), "--listen", s.listenAddress()}
 	}
 	for _, args := range [][]string{asHost, {"pki", "node", "--dir", s.env.pki, "--name", s.name}} {
 		if err := s.env.tombolo(ctx, args...); err != nil {

@@ -6,6 +6,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -209,7 +210,12 @@ func (k *tester) awaitRead(p *manifestPage) {
 func staticPodLivesAsItsPageDoes(k *tester) {
 	page := &manifestPage{}
 	page.set(http.StatusOK, string(k.manifest("paged", "one")))
-	server := httptest.NewServer(page)
+	listener, err := (&net.ListenConfig{}).Listen(k.Context(), "tcp", net.JoinHostPort(k.env.cluster.Address().String(), "0"))
+	must(k.T, err)
+	server := httptest.NewUnstartedServer(page)
+	must(k.T, server.Listener.Close())
+	server.Listener = listener
+	server.Start()
 	k.Cleanup(server.Close)
 	k.restartNodeWith("--manifest-url", server.URL)
 	paged := k.awaitMirror("paged", "")

@@ -29,7 +29,7 @@ func (k *tester) kubeletAPI(path string) int {
 	k.Helper()
 	node, err := k.client().CoreV1().Nodes().Get(k.Context(), k.name, metav1.GetOptions{})
 	must(k.T, err)
-	address := fmt.Sprintf("%s:%d", k.env.cluster.Address(), node.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	address := fmt.Sprintf("%s:%d", node.Status.Addresses[0].Address, node.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	ca, err := os.ReadFile(k.env.cluster.CAFile())
 	must(k.T, err)
 	roots := x509.NewCertPool()
@@ -88,6 +88,7 @@ func (e *environment) makeCertificates(t *testing.T) clientCertificates {
 func TestHostAnswersNobodyItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	e := require(t)
+	e.calm.requireTLS(t)
 	certs := e.makeCertificates(t)
 	for _, tc := range []struct {
 		name   string
@@ -126,7 +127,11 @@ func TestHostAnswersNobodyItDoesNotKnow(t *testing.T) {
 
 func (s *site) hostLog(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile(s.hostProc.LogFile())
+	process := s.hostProc
+	if process == nil { // the node has the host's lines in its own log
+		process = s.nodeProc
+	}
+	data, err := os.ReadFile(process.LogFile())
 	must(t, err)
 	return string(data)
 }
@@ -170,6 +175,7 @@ func (s *site) call(t *testing.T, config *tls.Config, roots *x509.CertPool) ([]b
 func TestNodeSaysWhyItsHostIsNotReached(t *testing.T) {
 	t.Parallel()
 	e := require(t)
+	e.calm.requireTLS(t)
 	certs := e.makeCertificates(t)
 	dir := t.TempDir()
 	for _, tc := range []struct {
