@@ -213,7 +213,7 @@ func (c *collector) token(ctx context.Context, source *v1.ServiceAccountTokenPro
 	return nil
 }
 
-// soleReader is reader for credentials of the pod, which are for the one user that it runs as, if nothing else is said.
+// soleReader is reader for credentials of the pod and for whom it trusts: they are for the one user that it runs as, if nothing else is said.
 func (c *collector) soleReader(own *int64) (user *int64, mode int32) {
 	if c.user != nil {
 		return c.reader(own, c.user)

@@ -34,7 +34,7 @@ func (c *collector) trust(ctx context.Context, source *v1.ClusterTrustBundleProj
 	if err != nil {
 		return err
 	}
-	user, mode := c.reader(source.User, c.user)
+	user, mode := c.soleReader(source.User)
 	c.add(source.Path, anchors(bundles), &mode, user)
 	return nil
 }

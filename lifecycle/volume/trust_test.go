@@ -94,3 +94,34 @@ func TestTrustBundlesAreProjected(t *testing.T) {
 		})
 	}
 }
+
+// TestTrustBundlesAreForTheUserOfThePod as other projected files of the pod are, with the kubelet's order of precedence.
+func TestTrustBundlesAreForTheUserOfThePod(t *testing.T) {
+	objects := &fakeObjects{bundles: []*certificatesv1.ClusterTrustBundle{bundle("one", "", certificate("a"))}}
+	for name, tt := range map[string]struct {
+		runAs, usual, own *int64
+		user              *int64
+		mode              uint32
+	}{
+		"nobody's":           {mode: 0o644},
+		"the pod's":          {runAs: ptr.To[int64](7), user: ptr.To[int64](7), mode: 0o600},
+		"the volume's":       {runAs: ptr.To[int64](7), usual: ptr.To[int64](8), user: ptr.To[int64](8), mode: 0o600},
+		"that of the bundle": {runAs: ptr.To[int64](7), usual: ptr.To[int64](8), own: ptr.To[int64](9), user: ptr.To[int64](9), mode: 0o600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := testPod()
+			pod.Spec.Volumes[0].VolumeSource = v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
+				DefaultMode: ptr.To[int32](0o644), DefaultUser: tt.usual,
+				Sources: []v1.VolumeProjection{{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{Name: ptr.To("one"), Path: "ca.pem", User: tt.own}}},
+			}}
+			pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: tt.runAs}
+			dirs := &fakeDirs{}
+			if err := newManager(dirs, objects).Prepare(t.Context(), pod, false); err != nil {
+				t.Fatal(err)
+			}
+			if got := dirs.sets[0].Files[0]; !ptr.Equal(got.User, tt.user) || got.Mode != tt.mode {
+				t.Errorf("for user %v with mode %o, want %v and %o", ptr.Deref(got.User, -1), got.Mode, ptr.Deref(tt.user, -1), tt.mode)
+			}
+		})
+	}
+}
