@@ -129,19 +129,15 @@ func oomScoreAdj(pod *v1.Pod, c *v1.Container, nodeMemory uint64) int64 {
 	return min(max(adj, oomBurstableMin), oomBestEffort-1)
 }
 
-// unallocatedShare is what each container gets of the pod's own memory request beyond those of its containers.
+// unallocatedShare is what each container gets of the pod's own memory request beyond those of its containers. As with the kubelet, all
+// init containers have a share, those that have ended too.
 func unallocatedShare(pod *v1.Pod) int64 {
 	if !resourcehelper.IsPodLevelRequestsSet(pod) {
 		return 0
 	}
 	containers := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
 	rest := pod.Spec.Resources.Requests.Memory().Value() - containers.Memory().Value()
-	count := len(pod.Spec.Containers)
-	for i := range pod.Spec.InitContainers {
-		if isSidecar(pod, &pod.Spec.InitContainers[i]) {
-			count++
-		}
-	}
+	count := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
 	return max(rest, 0) / int64(max(count, 1))
 }
 

@@ -158,6 +158,23 @@ func TestOOMScoreAdj(t *testing.T) {
 	}
 }
 
+// TestOOMScoreAdjOfAPodWithItsOwnRequest: 4 GiB of the pod's 8 GiB are nobody's, and shared by the two containers and two init containers.
+func TestOOMScoreAdjOfAPodWithItsOwnRequest(t *testing.T) {
+	requests := func(q string) v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(q)} }
+	always := v1.ContainerRestartPolicyAlways
+	pod := somePod(v1.PodSpec{
+		Resources:      &v1.ResourceRequirements{Requests: requests("8Gi")},
+		InitContainers: []v1.Container{{Name: "first"}, {Name: "sidecar", RestartPolicy: &always}},
+		Containers:     []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: requests("4Gi")}}, {Name: "d"}},
+	})
+	pod.Status.QOSClass = v1.PodQOSBurstable
+	for i, want := range []int64{688, 938} {
+		if got := oomScoreAdj(pod, &pod.Spec.Containers[i], 16<<30); got != want {
+			t.Errorf("%s: got %d, want %d", pod.Spec.Containers[i].Name, got, want)
+		}
+	}
+}
+
 func TestDottedSysctl(t *testing.T) {
 	for name, want := range map[string]string{
 		"net.ipv4.ip_forward":            "net.ipv4.ip_forward",
