@@ -170,22 +170,12 @@ func (p *pass) restartNumber(ctx context.Context, c *v1.Container, newest *cri.C
 	return restartNumber(newest, published, logs), nil
 }
 
-// imageUser asks the runtime for the user of the image if what the pod wants depends on it.
+// imageUser asks the runtime for the user of the image if the pod leaves that to it. It must be told: what a runtime makes of an image's
+// user by itself includes the image's group, which a container has only if the pod says so.
 func (p *pass) imageUser(ctx context.Context, c *v1.Container, ref string) (*runtimeapi.Image, error) {
-	if !userOfImage(p.pod, c) {
+	own, whole := ptr.Deref(c.SecurityContext, v1.SecurityContext{}), ptr.Deref(p.pod.Spec.SecurityContext, v1.PodSecurityContext{})
+	if own.RunAsUser != nil || whole.RunAsUser != nil {
 		return nil, nil
 	}
 	return p.opts.Runtime.ImageStatus(ctx, ref)
-}
-
-// userOfImage says whether the container leaves its user to the image and cannot do without knowing it: because it must not
-// run as root, or because a runtime takes a group only beside a user.
-func userOfImage(pod *v1.Pod, c *v1.Container) bool {
-	own, whole := ptr.Deref(c.SecurityContext, v1.SecurityContext{}), ptr.Deref(pod.Spec.SecurityContext, v1.PodSecurityContext{})
-	nonRoot := own.RunAsNonRoot
-	if nonRoot == nil {
-		nonRoot = whole.RunAsNonRoot
-	}
-	group := own.RunAsGroup != nil || whole.RunAsGroup != nil
-	return own.RunAsUser == nil && whole.RunAsUser == nil && (ptr.Deref(nonRoot, false) || group)
 }

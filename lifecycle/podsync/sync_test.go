@@ -81,6 +81,36 @@ func TestConfigurationsCarryWhatTheNodeKnows(t *testing.T) {
 	})
 }
 
+// TestUserOfTheImageIsNamedUnlessThePodHasOne, so that the image's group is not the container's.
+func TestUserOfTheImageIsNamedUnlessThePodHasOne(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pod, own *int64
+		want     int64
+		asked    bool
+	}{
+		"the image's":     {nil, nil, 0, true},
+		"the pod's":       {new(int64(7)), nil, 7, false},
+		"the container's": {nil, new(int64(8)), 8, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
+				b := newBench(rt, v1.RestartPolicyAlways, "web")
+				b.pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: tt.pod}
+				b.pod.Spec.Containers[0].SecurityContext = &v1.SecurityContext{RunAsUser: tt.own}
+				before := len(rt.Calls("ImageStatus"))
+				b.mustSync(t)
+				user := b.newest(t, "web").Config.GetLinux().GetSecurityContext().GetRunAsUser()
+				if user == nil || user.GetValue() != tt.want {
+					t.Errorf("user %v, want %d", user, tt.want)
+				}
+				if asked := len(rt.Calls("ImageStatus")) > before; asked != tt.asked {
+					t.Errorf("the runtime was asked for the image's user: %v, want %v", asked, tt.asked)
+				}
+			})
+		})
+	}
+}
+
 func TestCrashLoopWaitsAndSaysUntilWhen(t *testing.T) {
 	scenario(t, func(t *testing.T, rt *fakecri.Runtime) {
 		b := newBench(rt, v1.RestartPolicyAlways, "web,side")
