@@ -135,8 +135,8 @@ type Volumes interface {
 	// files as they were or all as they are now. It repairs what an interrupted call left.
 	WriteFiles(ctx context.Context, uid types.UID, set FileSet) (path string, err error)
 	// EnsureSubPath returns a path on the host that is that part of the volume, whatever happens to names in the volume later.
-	// What is missing is made a directory with the mode of the volume's. A part that would be outside the volume is
-	// PermissionDenied. A second call looks anew.
+	// What is missing is made a directory with the mode of the volume's; if it cannot be made, or would be outside the volume, that is
+	// Aborted. A part that exists outside the volume is PermissionDenied. A second call looks anew.
 	EnsureSubPath(ctx context.Context, uid types.UID, part SubPath) (path string, err error)
 	// ReadVolumeFile returns the content of a regular file of a volume below the pod's directory. A missing file is NotFound, one
 	// outside the volume PermissionDenied; another kind of file, or a larger one, is FailedPrecondition.

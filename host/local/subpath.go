@@ -111,10 +111,13 @@ func openPart(base string, noLinks bool, part string) (*os.File, error) {
 	for i, element := range append(slices.Clone(path), missing...) {
 		if i >= len(path) {
 			if err := makeAt(dir, element, mode); err != nil {
-				return nil, err
+				return nil, notMade(err)
 			}
 		}
 		next, err := openAt(dir, element)
+		if err != nil && i >= len(path) {
+			err = notMade(err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -122,6 +125,11 @@ func openPart(base string, noLinks bool, part string) (*os.File, error) {
 		dir = next
 	}
 	return duplicate(dir)
+}
+
+// notMade says of what is missing that it could not be made, and of the reason no more than its text.
+func notMade(err error) error {
+	return fmt.Errorf("%w: what is missing cannot be made: %v", errdefs.ErrAborted, err) //nolint:errorlint // it has one class
 }
 
 // resolve splits a part of a directory into the elements of what exists, without links, and those that are missing.
@@ -137,6 +145,9 @@ func resolve(base, part string) (existing, missing []string, err error) {
 		}
 		rel, err := filepath.Rel(base, found)
 		if err != nil || !filepath.IsLocal(rel) {
+			if n < len(elements) {
+				return nil, nil, notMade(errors.New("it is outside"))
+			}
 			return nil, nil, fmt.Errorf("it is outside: %w", errdefs.ErrPermissionDenied)
 		}
 		if rel != "." {

@@ -162,6 +162,11 @@ func TestSubPathNeverLeadsOutOfTheVolume(t *testing.T) {
 			t.Errorf("%s leads to %s with %q", path, got, names(t, got))
 		}
 	}
+	for path, made := range map[string]bool{"etc": false, "outside/keep": false, "fifo/x": false, "outside/new/deep": true, "other/x": true, "dangling": true, "dangling/x": true} {
+		if _, err := h.EnsureSubPath(t.Context(), testUID, partOf(path)); errdefs.IsAborted(err) != made {
+			t.Errorf("%s: %v; whether it says that something could not be made: want %v", path, err, made)
+		}
+	}
 	for _, path := range []string{"", "..", "../other", "a/../../other", "/etc", "a\x00b"} {
 		if _, err := h.EnsureSubPath(t.Context(), testUID, partOf(path)); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%q: %v", path, err)

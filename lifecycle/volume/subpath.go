@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -69,6 +70,8 @@ func (m *Manager) part(ctx context.Context, uid types.UID, v *v1.Volume, want ho
 		return hostPath, nil
 	case ctx.Err() != nil || cri.OutcomeUnknown(err):
 		return "", fmt.Errorf("preparing subPath for volumeMount %q of container %q: %w", v.Name, want.Container, err)
+	case errdefs.IsAborted(err):
+		return "", fmt.Errorf("failed to create subPath directory for volumeMount %q of container %q", v.Name, want.Container)
 	default:
 		return "", fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", v.Name, want.Container)
 	}

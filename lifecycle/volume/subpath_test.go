@@ -5,6 +5,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -68,6 +69,11 @@ func TestMountsAskTheHostForParts(t *testing.T) {
 	dirs.fail = map[string]error{"part b/c": errors.New("/data/b: it is outside")}
 	if _, err = m.Mounts(t.Context(), MountInput{Pod: pod, Container: c, RestartCount: 0, Env: nil}); err == nil || strings.Contains(err.Error(), "/data") ||
 		err.Error() != `failed to prepare subPath for volumeMount "h" of container "web"` {
+		t.Errorf("got %v", err)
+	}
+	dirs.fail = map[string]error{"part b/c": fmt.Errorf("/data/b: %w", errdefs.ErrAborted)}
+	if _, err = m.Mounts(t.Context(), MountInput{Pod: pod, Container: c, RestartCount: 0, Env: nil}); err == nil ||
+		err.Error() != `failed to create subPath directory for volumeMount "h" of container "web"` {
 		t.Errorf("got %v", err)
 	}
 	dirs.fail = map[string]error{"part b/c": errdefs.ErrUnavailable}
