@@ -46,6 +46,11 @@ type LocalVolume struct {
 	FSGroup *int64
 	// OnRootMismatch leaves everything as it is if the directory itself belongs to the group already.
 	OnRootMismatch bool
+	// Sole says that it is for one pod at a time: FailedPrecondition as long as another pod uses the directory.
+	Sole bool
+	// MountOptions are those that the directory is mounted with for the pod, in the names of mount(8); without any it is not mounted. One
+	// that the host does not know is FailedPrecondition.
+	MountOptions []string
 }
 
 // ReadyVolume is a volume that was made ready.
@@ -55,6 +60,8 @@ type ReadyVolume struct {
 	// OtherGroup is the group of a directory that was not given to FSGroup because another pod uses it; nil if it is that group, or if it
 	// was given. Only the call tells that finds out.
 	OtherGroup *int64
+	// Mounted says that it was mounted with the options that were asked for. A host that knows none does not say so.
+	Mounted bool
 }
 
 // VolumeKind is what a volume below the pod's directory is, as in the name of its directory there.

@@ -1219,8 +1219,12 @@ type LocalSource struct {
 	FsGroup *int64 `protobuf:"varint,3,opt,name=fs_group,json=fsGroup,proto3,oneof" json:"fs_group,omitempty"`
 	// Whether a directory that belongs to the group is left as it is, with all that is in it.
 	OnRootMismatch bool `protobuf:"varint,4,opt,name=on_root_mismatch,json=onRootMismatch,proto3" json:"on_root_mismatch,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whether it is for one pod at a time: while another pod uses the directory, that is FAILED_PRECONDITION.
+	Sole bool `protobuf:"varint,5,opt,name=sole,proto3" json:"sole,omitempty"`
+	// Options that the directory is mounted with for the pod, in the names of mount(8). One that is not known is FAILED_PRECONDITION.
+	MountOptions  []string `protobuf:"bytes,6,rep,name=mount_options,json=mountOptions,proto3" json:"mount_options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LocalSource) Reset() {
@@ -1281,13 +1285,29 @@ func (x *LocalSource) GetOnRootMismatch() bool {
 	return false
 }
 
+func (x *LocalSource) GetSole() bool {
+	if x != nil {
+		return x.Sole
+	}
+	return false
+}
+
+func (x *LocalSource) GetMountOptions() []string {
+	if x != nil {
+		return x.MountOptions
+	}
+	return nil
+}
+
 // EnsureVolumeResponse says where the volume is.
 type EnsureVolumeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Path on the host.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Group of a directory that was not given to the pod's, since another pod uses it.
-	OtherGroup    *int64 `protobuf:"varint,2,opt,name=other_group,json=otherGroup,proto3,oneof" json:"other_group,omitempty"`
+	OtherGroup *int64 `protobuf:"varint,2,opt,name=other_group,json=otherGroup,proto3,oneof" json:"other_group,omitempty"`
+	// Whether it was mounted with the options that were asked for. A host that knows none does not say so.
+	Mounted       bool `protobuf:"varint,3,opt,name=mounted,proto3" json:"mounted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1334,6 +1354,13 @@ func (x *EnsureVolumeResponse) GetOtherGroup() int64 {
 		return *x.OtherGroup
 	}
 	return 0
+}
+
+func (x *EnsureVolumeResponse) GetMounted() bool {
+	if x != nil {
+		return x.Mounted
+	}
+	return false
 }
 
 // WriteFilesRequest is the whole content of a volume, 12 MiB at most.
@@ -4635,17 +4662,20 @@ const file_host_proto_rawDesc = "" +
 	"\t_fs_group\"8\n" +
 	"\x0eHostPathSource\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\"\x8e\x01\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\"\xc7\x01\n" +
 	"\vLocalSource\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05block\x18\x02 \x01(\bR\x05block\x12\x1e\n" +
 	"\bfs_group\x18\x03 \x01(\x03H\x00R\afsGroup\x88\x01\x01\x12(\n" +
-	"\x10on_root_mismatch\x18\x04 \x01(\bR\x0eonRootMismatchB\v\n" +
-	"\t_fs_group\"`\n" +
+	"\x10on_root_mismatch\x18\x04 \x01(\bR\x0eonRootMismatch\x12\x12\n" +
+	"\x04sole\x18\x05 \x01(\bR\x04sole\x12#\n" +
+	"\rmount_options\x18\x06 \x03(\tR\fmountOptionsB\v\n" +
+	"\t_fs_group\"z\n" +
 	"\x14EnsureVolumeResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
 	"\vother_group\x18\x02 \x01(\x03H\x00R\n" +
-	"otherGroup\x88\x01\x01B\x0e\n" +
+	"otherGroup\x88\x01\x01\x12\x18\n" +
+	"\amounted\x18\x03 \x01(\bR\amountedB\x0e\n" +
 	"\f_other_group\"\x90\x02\n" +
 	"\x11WriteFilesRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +

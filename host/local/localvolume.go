@@ -32,29 +32,37 @@ type localVolume struct {
 	Given bool `json:"given"`
 }
 
-// ensureLocal checks what a PersistentVolume names on the host, and gives it to a group. It returns the group of what was not given because
-// another pod uses it. Messages are the kubelet's where it has one.
-func (h *Host) ensureLocal(ctx context.Context, uid types.UID, volume host.Volume) (*int64, error) {
+// ensureLocal checks what a PersistentVolume names on the host, gives it to a group, and mounts it if it has options. It returns the group of
+// what was not given because another pod uses it. Messages are the kubelet's where it has one.
+func (h *Host) ensureLocal(ctx context.Context, uid types.UID, volume host.Volume) (host.ReadyVolume, error) {
 	v := volume.Local
-	if err := checkHostPath(v.Path); err != nil {
-		return nil, err
+	made := host.ReadyVolume{Path: v.Path}
+	attr, err := mountAttr(v.MountOptions)
+	if err == nil {
+		err = checkHostPath(v.Path)
+	}
+	if err != nil {
+		return made, err
 	}
 	file, err := openHost(v.Path, volume.NoLinks)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("path %q does not exist: %w", v.Path, errdefs.ErrFailedPrecondition)
+		return made, fmt.Errorf("path %q does not exist: %w", v.Path, errdefs.ErrFailedPrecondition)
 	case err != nil:
-		return nil, fmt.Errorf("looking at local volume: %w: %w", err, errdefs.ErrFailedPrecondition)
+		return made, fmt.Errorf("looking at local volume: %w: %w", err, errdefs.ErrFailedPrecondition)
 	}
 	defer file.Close()
 	if err := checkLocal(file, v); err != nil || v.Block {
-		return nil, err
+		return made, err
 	}
-	other, err := h.giveLocal(ctx, uid, volume, file)
-	if err != nil {
-		return nil, fmt.Errorf("applyFSGroup failed for vol %s: %w", v.Path, err)
+	if made.OtherGroup, err = h.giveLocal(ctx, uid, volume, file); err != nil || len(v.MountOptions) == 0 {
+		return made, err
 	}
-	return other, nil
+	if made.Path, err = h.mountLocal(uid, volume.Name, file, attr); err != nil {
+		return made, fmt.Errorf("mounting %s: %w", v.Path, err)
+	}
+	made.Mounted = true
+	return made, nil
 }
 
 // checkLocal says whether what was found is what the volume is said to be.
@@ -81,23 +89,37 @@ func checkLocal(file *os.File, v *host.LocalVolume) error {
 // can read it shall go on reading. Then it returns the directory's group, if it is another one.
 func (h *Host) giveLocal(ctx context.Context, uid types.UID, volume host.Volume, file *os.File) (*int64, error) {
 	record, other, err := h.claimLocal(ctx, uid, volume, file)
-	if err != nil || record.Given {
-		return other, err
+	if err == nil && !record.Given {
+		err = giveDirectory(ctx, volume.Local, file)
 	}
-	dir, err := openDirectoryAt(file, ".")
-	if err != nil {
+	switch {
+	case errors.Is(err, errInUse):
 		return nil, err
-	}
-	defer dir.Close()
-	if err := giveToGroup(ctx, dir, int(*volume.Local.FSGroup), volume.Local.OnRootMismatch); err != nil {
-		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("applyFSGroup failed for vol %s: %w", volume.Local.Path, err)
+	case record.Given:
+		return other, nil
 	}
 	record.Given = true
 	defer h.lockPod(uid)()
 	return nil, h.writeLocal(uid, volume.Name, record)
 }
 
-// claimLocal notes that the pod uses the directory, and says whether it has to be given to its group, or stays another's.
+// giveDirectory gives an open directory with all that is in it to the group of a volume.
+func giveDirectory(ctx context.Context, v *host.LocalVolume, file *os.File) error {
+	dir, err := openDirectoryAt(file, ".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return giveToGroup(ctx, dir, int(*v.FSGroup), v.OnRootMismatch)
+}
+
+// errInUse says that a volume is for one pod at a time, and another one has it.
+var errInUse = fmt.Errorf("volume uses the ReadWriteOncePod access mode and is already in use by another pod: %w", errdefs.ErrFailedPrecondition)
+
+// claimLocal notes that the pod uses the directory, and says whether it has to be given to its group, or stays another's. That another pod
+// uses it is known until the directory of that one is removed, also after a restart.
 func (h *Host) claimLocal(ctx context.Context, uid types.UID, volume host.Volume, file *os.File) (localVolume, *int64, error) {
 	defer h.lockPod(uid)()
 	h.localVolumes.Lock()
@@ -110,12 +132,15 @@ func (h *Host) claimLocal(ctx context.Context, uid types.UID, volume host.Volume
 		return record, nil, err
 	}
 	record = localVolume{Path: file.Name(), Given: volume.Local.FSGroup == nil}
-	if record.Given {
+	if record.Given && !volume.Local.Sole {
 		return record, nil, h.writeLocal(uid, volume.Name, record)
 	}
 	user, err := h.userOf(ctx, uid, file.Name())
-	if err != nil {
+	switch {
+	case err != nil:
 		return record, nil, err
+	case user != "" && volume.Local.Sole:
+		return record, nil, errInUse
 	}
 	var other *int64
 	if user != "" {

@@ -67,8 +67,8 @@ func (h *Host) unmountPod(uid types.UID) error {
 	return nil
 }
 
-// isOwnMount says whether the host mounts such a thing at such a place: memory for a volume, a part of a volume, or a path of the host
-// with what is mounted below it.
+// isOwnMount says whether the host mounts such a thing at such a place: memory for a volume, a local volume, a part of a volume, or a path
+// of the host with what is mounted below it.
 func (h *Host) isOwnMount(uid types.UID, m *mountinfo.Info) bool {
 	rel, err := filepath.Rel(filepath.Join(h.realRoot, podDir(uid)), m.Mountpoint)
 	if err != nil {
@@ -77,7 +77,8 @@ func (h *Host) isOwnMount(uid types.UID, m *mountinfo.Info) bool {
 	elements := strings.Split(rel, "/")
 	switch {
 	case len(elements) == 3 && elements[0] == volumesDir:
-		return (m.FSType == tmpfs || m.FSType == hugetlbfs) && strings.HasPrefix(elements[1], pluginPrefix) && checkLabel("volume", elements[2]) == nil
+		own := m.FSType == tmpfs || m.FSType == hugetlbfs || elements[1] == pluginPrefix+localVolumePlugin
+		return own && strings.HasPrefix(elements[1], pluginPrefix) && checkLabel("volume", elements[2]) == nil
 	case len(elements) == 4 && elements[0] == subPathsDir:
 		_, err := strconv.ParseUint(elements[3], 10, 32)
 		return err == nil && checkLabel("volume", elements[1]) == nil && checkLabel("container", elements[2]) == nil

@@ -83,16 +83,7 @@ func (h *Host) attach(source *os.File, target string) error {
 		return err
 	}
 	defer point.Close()
-	const itself = unix.AT_EMPTY_PATH | unix.AT_RECURSIVE
-	fd, err := unix.OpenTree(int(source.Fd()), "", itself|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return mountError(err)
-	}
-	defer unix.Close(fd)
-	if err := unix.MountSetattr(fd, "", itself, &unix.MountAttr{Propagation: unix.MS_SLAVE}); err != nil {
-		return mountError(err)
-	}
-	return mountError(unix.MoveMount(fd, "", int(point.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+	return mountError(graft(source, point, unix.AT_RECURSIVE, &unix.MountAttr{Propagation: unix.MS_SLAVE}))
 }
 
 func mountError(err error) error {

@@ -35,8 +35,7 @@ func (h *Host) EnsureVolume(ctx context.Context, uid types.UID, volume host.Volu
 		return host.ReadyVolume{}, err
 	}
 	if volume.Local != nil {
-		other, err := h.ensureLocal(ctx, uid, volume)
-		return host.ReadyVolume{Path: volume.Local.Path, OtherGroup: other}, err
+		return h.ensureLocal(ctx, uid, volume)
 	}
 	if !volume.EmptyDir {
 		return host.ReadyVolume{Path: volume.HostPath}, ensureHostPath(volume.HostPath, volume.HostPathType, volume.NoLinks)

@@ -72,7 +72,9 @@ func (p *Policy) Volume(v host.Volume) (host.Volume, error) {
 			return v, err
 		}
 	case v.Local != nil:
-		if err := refusal(p.path(v.Local.Path, path, v.Local.FSGroup == nil)); err != nil {
+		// One with options is mounted below the directory of the pod, where nothing tells later whether it may be written to.
+		readOnly := v.Local.FSGroup == nil && len(v.Local.MountOptions) == 0
+		if err := refusal(p.path(v.Local.Path, path, readOnly)); err != nil {
 			return v, err
 		}
 	default:

@@ -237,6 +237,7 @@ func TestLocalVolumes(t *testing.T) {
 	readOnly := m.policy(t, "allow: {hostPaths: [{path: "+m.shared+", readOnly: true}]}")
 	requireAllowed(t, judge(readOnly, local(host.LocalVolume{})))
 	requireRefused(t, judge(readOnly, local(host.LocalVolume{FSGroup: &group})), "for writing")
+	requireRefused(t, judge(readOnly, local(host.LocalVolume{MountOptions: []string{"noexec"}})), "for writing")
 	requireRefused(t, judge(readOnly, local(host.LocalVolume{Block: true})), "device "+m.shared)
 	requireAllowed(t, judge(m.policy(t, "allow: {devices: ["+m.shared+"]}"), local(host.LocalVolume{Block: true})))
 }

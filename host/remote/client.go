@@ -90,7 +90,7 @@ func (c *client) EnsureVolume(ctx context.Context, uid types.UID, volume host.Vo
 	if err != nil {
 		return host.ReadyVolume{}, err
 	}
-	return host.ReadyVolume{Path: resp.GetPath(), OtherGroup: resp.OtherGroup}, nil
+	return host.ReadyVolume{Path: resp.GetPath(), OtherGroup: resp.OtherGroup, Mounted: resp.GetMounted()}, nil
 }
 
 func (c *client) ReadVolumeFile(ctx context.Context, uid types.UID, file host.VolumeFile) ([]byte, error) {

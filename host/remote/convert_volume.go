@@ -23,6 +23,7 @@ func volumeToWire(uid types.UID, v host.Volume) *hostpb.EnsureVolumeRequest {
 	case v.Local != nil:
 		out.Source = &hostpb.EnsureVolumeRequest_Local{Local: &hostpb.LocalSource{
 			Path: v.Local.Path, Block: v.Local.Block, FsGroup: v.Local.FSGroup, OnRootMismatch: v.Local.OnRootMismatch,
+			Sole: v.Local.Sole, MountOptions: v.Local.MountOptions,
 		}}
 	default:
 		out.Source = &hostpb.EnsureVolumeRequest_HostPath{HostPath: &hostpb.HostPathSource{Path: v.HostPath, Type: v.HostPathType}}
@@ -43,6 +44,7 @@ func volumeFromWire(r *hostpb.EnsureVolumeRequest) (host.Volume, error) {
 		local := source.Local
 		out.Local = &host.LocalVolume{
 			Path: local.GetPath(), Block: local.GetBlock(), FSGroup: local.FsGroup, OnRootMismatch: local.GetOnRootMismatch(),
+			Sole: local.GetSole(), MountOptions: local.GetMountOptions(),
 		}
 	default:
 		return out, fmt.Errorf("volume %q has a source that this host does not know; upgrade the host: %w", r.GetName(), errdefs.ErrNotImplemented)

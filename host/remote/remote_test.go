@@ -60,7 +60,7 @@ func (h *fakeHost) EnsurePod(_ context.Context, pod host.Pod, containers []strin
 
 func (h *fakeHost) EnsureVolume(_ context.Context, uid types.UID, volume host.Volume) (host.ReadyVolume, error) {
 	h.note(uid, volume)
-	return host.ReadyVolume{Path: h.path, OtherGroup: h.group}, h.err
+	return host.ReadyVolume{Path: h.path, OtherGroup: h.group, Mounted: h.group != nil}, h.err
 }
 
 func (h *fakeHost) WriteFiles(_ context.Context, uid types.UID, set host.FileSet) (string, error) {

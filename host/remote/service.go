@@ -37,7 +37,7 @@ func (s *service) EnsureVolume(ctx context.Context, r *hostpb.EnsureVolumeReques
 		return nil, err
 	}
 	made, err := s.host.EnsureVolume(ctx, types.UID(r.GetUid()), volume)
-	return &hostpb.EnsureVolumeResponse{Path: made.Path, OtherGroup: made.OtherGroup}, toStatus(err)
+	return &hostpb.EnsureVolumeResponse{Path: made.Path, OtherGroup: made.OtherGroup, Mounted: made.Mounted}, toStatus(err)
 }
 
 func (s *service) WriteFiles(ctx context.Context, r *hostpb.WriteFilesRequest) (*hostpb.WriteFilesResponse, error) {

@@ -94,10 +94,10 @@ func TestArgumentsAndAnswersCrossTheLink(t *testing.T) {
 	fake := &fakeHost{path: "/var/x", records: records, uids: []types.UID{"a", "b"}, tail: []byte("end"), restart: 4, hook: &hookResult}
 	usage := filled[host.PodUsage](t)
 	fake.usage = &usage
-	ready := host.ReadyVolume{Path: "/var/x", OtherGroup: ptr.To[int64](8)}
+	ready := host.ReadyVolume{Path: "/var/x", OtherGroup: ptr.To[int64](8), Mounted: true}
 	fake.group = ready.OtherGroup
 	huge := host.Volume{Name: "v", EmptyDir: true, SizeBytes: 1 << 22, HugePageBytes: 2 << 20}
-	local := host.Volume{Name: "v", Local: &host.LocalVolume{Path: "/d", Block: true, FSGroup: ptr.To[int64](7), OnRootMismatch: true}}
+	local := host.Volume{Name: "v", Local: &host.LocalVolume{Path: "/d", Block: true, FSGroup: ptr.To[int64](7), OnRootMismatch: true, Sole: true, MountOptions: []string{"noexec"}}}
 	file := host.VolumeFile{Volume: "v", Kind: host.EmptyDirVolume, Path: "a/b"}
 	l := connect(t, fake, nil)
 	ctx := t.Context()

@@ -55,6 +55,10 @@ func (s *setUp) claimed(ctx context.Context, v *v1.Volume) (place, error) {
 	if err := storagehelper.CheckNodeAffinity(pv, labels); err != nil {
 		return place{}, &operationError{operation: operationFor(block, "NodeAffinity check"), volume: pv.Name, block: block, err: err}
 	}
+	if pv.Spec.HostPath != nil && !block && len(mountOptions(pv)) > 0 {
+		return place{}, &operationError{operation: operationFor(block, "MountOptionSupport check"), volume: pv.Name, block: block,
+			err: errors.New("mount options are not supported for this volume type")}
+	}
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 	for _, plugin := range s.plugins {
 		if !plugin.Supports(pv) {

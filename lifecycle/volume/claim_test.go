@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,6 +70,14 @@ func withGroup(pod *v1.Pod, _ *v1.PersistentVolumeClaim, _ *v1.PersistentVolume)
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr.To[int64](7), FSGroupChangePolicy: ptr.To(v1.FSGroupChangeOnRootMismatch)}
 }
 
+func withModes(modes ...v1.PersistentVolumeAccessMode) func(*v1.Pod, *v1.PersistentVolumeClaim, *v1.PersistentVolume) {
+	return func(_ *v1.Pod, _ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.AccessModes = modes }
+}
+
+func withOptions(options ...string) func(*v1.Pod, *v1.PersistentVolumeClaim, *v1.PersistentVolume) {
+	return func(_ *v1.Pod, _ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) { pv.Spec.MountOptions = options }
+}
+
 func readOnly(pod *v1.Pod, _ *v1.PersistentVolumeClaim, _ *v1.PersistentVolume) {
 	pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 }
@@ -96,6 +105,8 @@ func TestClaimsBecomeWhatTheyAreBoundTo(t *testing.T) {
 		"local":               {nil, host.Volume{Name: "data", Local: &host.LocalVolume{Path: "/mnt/disk"}}, false},
 		"local for a group":   {edits{withGroup}, host.Volume{Name: "data", Local: &host.LocalVolume{Path: "/mnt/disk", FSGroup: ptr.To[int64](7), OnRootMismatch: true}}, false},
 		"local read-only":     {edits{withGroup, readOnly}, host.Volume{Name: "data", Local: &host.LocalVolume{Path: "/mnt/disk"}}, true},
+		"for one pod":         {edits{withModes(v1.ReadWriteOncePod)}, host.Volume{Name: "data", Local: &host.LocalVolume{Path: "/mnt/disk", Sole: true}}, false},
+		"for one pod or more": {edits{withModes(v1.ReadWriteOncePod, v1.ReadWriteOnce)}, host.Volume{Name: "data", Local: &host.LocalVolume{Path: "/mnt/disk"}}, false},
 		"hostPath":            {edits{withHostPath, withGroup}, host.Volume{Name: "data", HostPath: "/srv", HostPathType: "Directory"}, false},
 		"generic ephemeral":   {edits{inline}, host.Volume{Name: "data", Local: &host.LocalVolume{Path: "/mnt/disk"}}, false},
 		"hostPath, read-only": {edits{withHostPath, readOnly}, host.Volume{Name: "data", HostPath: "/srv", HostPathType: "Directory"}, true},
@@ -129,8 +140,46 @@ func TestClaimsBecomeWhatTheyAreBoundTo(t *testing.T) {
 	}
 }
 
+func TestLocalVolumesAreMountedWithTheirOptions(t *testing.T) {
+	annotated := func(_ *v1.Pod, _ *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) {
+		pv.Annotations = map[string]string{v1.MountOptionAnnotation: "ro,,nodev"}
+	}
+	type edits []func(*v1.Pod, *v1.PersistentVolumeClaim, *v1.PersistentVolume)
+	for name, tt := range map[string]struct {
+		edits edits
+		want  []string
+		at    string
+	}{
+		"each once":          {edits{withOptions("nosuid", "noexec", "nosuid")}, []string{"noexec", "nosuid"}, "/root/pods/u/data"},
+		"for a group":        {edits{withOptions("noexec"), withGroup}, []string{"noexec"}, "/root/pods/u/data"},
+		"the annotation":     {edits{withOptions("noexec"), annotated}, []string{"nodev", "ro"}, "/root/pods/u/data"},
+		"nothing to be done": {edits{withOptions("")}, nil, "/mnt/disk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, objects := claimed(tt.edits...)
+			dirs := &fakeDirs{}
+			m := newManager(dirs, objects)
+			if err := m.Prepare(t.Context(), pod, false); err != nil {
+				t.Fatal(err)
+			}
+			if got := dirs.volumes[0].Local.MountOptions; !slices.Equal(got, tt.want) {
+				t.Errorf("the host is asked for %q, want %q", got, tt.want)
+			}
+			mounts, err := m.Mounts(t.Context(), MountInput{Pod: pod, Container: &pod.Spec.Containers[0]})
+			if err != nil || mounts[0].GetHostPath() != tt.at {
+				t.Errorf("mounts %v, %v; want %s", mounts, err, tt.at)
+			}
+		})
+	}
+	pod, objects := claimed(withOptions("noexec"))
+	const want = `MountVolume.SetUp failed for volume "disk-1" : the host does not know mount options; upgrade the host, or remove them`
+	if err := newManager(&fakeDirs{old: true}, objects).Prepare(t.Context(), pod, false); err == nil || err.Error() != want {
+		t.Errorf("a host that knows none: %v, want %s", err, want)
+	}
+}
+
 func TestDisksBecomeDevices(t *testing.T) {
-	pod, objects := claimed(asBlock, withGroup, readOnly)
+	pod, objects := claimed(asBlock, withGroup, readOnly, withOptions("noexec"), withModes(v1.ReadWriteOncePod))
 	dirs := &fakeDirs{}
 	m := newManager(dirs, objects)
 	if err := m.Prepare(t.Context(), pod, false); err != nil {
@@ -186,6 +235,10 @@ func TestWhatIsWrongWithAClaimIsTold(t *testing.T) {
 			v.Spec.NodeAffinity = onNode("there")
 		},
 			`FailedMount MountVolume.NodeAffinity check failed for volume "disk-1" : no matching NodeSelectorTerms`},
+		"options of a hostPath": {func(p *v1.Pod, c *v1.PersistentVolumeClaim, v *v1.PersistentVolume) {
+			withHostPath(p, c, v)
+			v.Spec.MountOptions = []string{"noexec"}
+		}, `FailedMount MountVolume.MountOptionSupport check failed for volume "disk-1" : mount options are not supported for this volume type`},
 		"a driver": {func(_ *v1.Pod, _ *v1.PersistentVolumeClaim, v *v1.PersistentVolume) {
 			v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}}
 		}, `FailedMount MountVolume.SetUp failed for volume "disk-1" : PersistentVolumes of type csi (driver "ebs.csi.aws.com") are not mounted by this node; use one of type local or hostPath, with the file system mounted on the host`},

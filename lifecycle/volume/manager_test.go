@@ -28,11 +28,13 @@ type fakeDirs struct {
 	// busy is called while a volume is made, otherGroup is the group it stays the one of.
 	busy       func()
 	otherGroup *int64
-	calls      []string
-	fail       map[string]error
-	volumes    []host.Volume
-	sets       []host.FileSet
-	parts      []host.SubPath
+	// old says that the host knows no mount options.
+	old     bool
+	calls   []string
+	fail    map[string]error
+	volumes []host.Volume
+	sets    []host.FileSet
+	parts   []host.SubPath
 }
 
 var (
@@ -70,7 +72,11 @@ func (f *fakeDirs) EnsureVolume(_ context.Context, uid types.UID, v host.Volume)
 	if v.EmptyDir {
 		path = "/root/pods/" + string(uid) + "/" + v.Name
 	}
-	return host.ReadyVolume{Path: path, OtherGroup: f.otherGroup}, f.do("volume %s %s type=%q", v.Name, path, v.HostPathType)
+	mounted := v.Local != nil && len(v.Local.MountOptions) > 0 && !f.old
+	if mounted {
+		path = "/root/pods/" + string(uid) + "/" + v.Name
+	}
+	return host.ReadyVolume{Path: path, OtherGroup: f.otherGroup, Mounted: mounted}, f.do("volume %s %s type=%q", v.Name, path, v.HostPathType)
 }
 
 func (f *fakeDirs) WriteFiles(_ context.Context, uid types.UID, set host.FileSet) (string, error) {

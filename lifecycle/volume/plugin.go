@@ -5,8 +5,10 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,12 +46,15 @@ func (existing) Supports(pv *v1.PersistentVolume) bool {
 	return pv.Spec.HostPath != nil || pv.Spec.Local != nil
 }
 
-// SetUp checks what is named, and gives what is local to the group of the pod.
+// SetUp checks what is named, gives what is local to the group of the pod, and has it mounted if it has options.
 func (e existing) SetUp(ctx context.Context, pod *v1.Pod, name string, pv *v1.PersistentVolume, readOnly bool) (string, error) {
 	want := host.Volume{Name: name}
 	switch block := ptr.Deref(pv.Spec.VolumeMode, v1.PersistentVolumeFilesystem) == v1.PersistentVolumeBlock; {
 	case pv.Spec.Local != nil:
 		want.Local = &host.LocalVolume{Path: pv.Spec.Local.Path, Block: block}
+		if !block { // as with the kubelet, which has neither for disks
+			want.Local.Sole, want.Local.MountOptions = forOnePod(pv), mountOptions(pv)
+		}
 		if security := pod.Spec.SecurityContext; !block && !readOnly && security != nil {
 			want.Local.FSGroup = security.FSGroup
 			want.Local.OnRootMismatch = ptr.Deref(security.FSGroupChangePolicy, v1.FSGroupChangeAlways) == v1.FSGroupChangeOnRootMismatch
@@ -59,11 +64,34 @@ func (e existing) SetUp(ctx context.Context, pod *v1.Pod, name string, pv *v1.Pe
 	default:
 		want.HostPath, want.HostPathType = pv.Spec.HostPath.Path, string(ptr.Deref(pv.Spec.HostPath.Type, v1.HostPathUnset))
 	}
+	var made host.ReadyVolume
+	var err error
 	if want.Local == nil || want.Local.FSGroup == nil {
-		made, err := e.dirs.EnsureVolume(ctx, pod.UID, want)
-		return made.Path, err
+		made, err = e.dirs.EnsureVolume(ctx, pod.UID, want)
+	} else {
+		made, err = e.give(ctx, pod, pv.Name, want)
 	}
-	return e.give(ctx, pod, pv.Name, want)
+	if err == nil && want.Local != nil && len(want.Local.MountOptions) > 0 && !made.Mounted {
+		err = errors.New("the host does not know mount options; upgrade the host, or remove them")
+	}
+	return made.Path, err
+}
+
+// forOnePod says whether a PersistentVolume is for one pod at a time: only if it has no other access mode, for nothing tells which one a pod
+// wants.
+func forOnePod(pv *v1.PersistentVolume) bool {
+	return len(pv.Spec.AccessModes) == 1 && pv.Spec.AccessModes[0] == v1.ReadWriteOncePod
+}
+
+// mountOptions are those of a PersistentVolume, each once and in the kubelet's order. The older annotation takes precedence.
+func mountOptions(pv *v1.PersistentVolume) []string {
+	options := slices.Clone(pv.Spec.MountOptions)
+	if older, ok := pv.Annotations[v1.MountOptionAnnotation]; ok {
+		options = strings.Split(older, ",")
+	}
+	options = slices.DeleteFunc(options, func(o string) bool { return o == "" })
+	slices.Sort(options)
+	return slices.Compact(options)
 }
 
 // When an event tells that giving a volume to a group takes long, and how often after that: the kubelet's times.
@@ -73,7 +101,7 @@ const (
 )
 
 // give makes a volume ready that shall belong to the pod's group. The events are the kubelet's.
-func (e existing) give(ctx context.Context, pod *v1.Pod, pv string, want host.Volume) (string, error) {
+func (e existing) give(ctx context.Context, pod *v1.Pod, pv string, want host.Volume) (host.ReadyVolume, error) {
 	done := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() { e.tell(pod, pv, done) })
@@ -84,7 +112,7 @@ func (e existing) give(ctx context.Context, pod *v1.Pod, pv string, want host.Vo
 		e.recorder.Eventf(pod, v1.EventTypeWarning, "AlreadyMountedVolume",
 			"The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *want.Local.FSGroup, pv, *made.OtherGroup)
 	}
-	return made.Path, err
+	return made, err
 }
 
 // tell says from time to time that a volume is still being given to a group, until done is closed.

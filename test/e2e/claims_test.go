@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ import (
 )
 
 // persistent makes a PersistentVolume with a claim that is bound to it, both of that name and for this test alone.
-func (k *tester) persistent(name string, source v1.PersistentVolumeSource, mode v1.PersistentVolumeMode) {
+func (k *tester) persistent(name string, source v1.PersistentVolumeSource, mode v1.PersistentVolumeMode, change ...func(*v1.PersistentVolume)) {
 	k.Helper()
 	class, size := k.namespace, v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
@@ -33,6 +34,9 @@ func (k *tester) persistent(name string, source v1.PersistentVolumeSource, mode 
 		pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
 			MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: []string{k.name}}}}}}}
 	}
+	for _, c := range change {
+		c(pv)
+	}
 	_, err := k.client().CoreV1().PersistentVolumes().Create(k.Context(), pv, metav1.CreateOptions{})
 	must(k.T, err)
 	k.Cleanup(func() {
@@ -40,7 +44,7 @@ func (k *tester) persistent(name string, source v1.PersistentVolumeSource, mode 
 	})
 	_, err = k.client().CoreV1().PersistentVolumeClaims(k.namespace).Create(k.Context(), &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeClaimSpec{
-			AccessModes: modes, StorageClassName: &class, VolumeMode: &mode, VolumeName: pv.Name,
+			AccessModes: pv.Spec.AccessModes, StorageClassName: &class, VolumeMode: &mode, VolumeName: pv.Name,
 			Resources: v1.VolumeResourceRequirements{Requests: size},
 		}}, metav1.CreateOptions{})
 	must(k.T, err)
@@ -106,6 +110,38 @@ func TestClaimsBoundToTheHostsDirectoriesAreMounted(t *testing.T) {
 		if _, err := os.Stat(file); err != nil {
 			t.Errorf("after the pod: %v", err)
 		}
+	}
+}
+
+// TestLocalVolumeForOnePodWithMountOptions has one that a second pod gets only when the first one is gone. Its options are those of the mount
+// on the host; what runc makes of them in the container is its own business, with a kubelet as well.
+func TestLocalVolumeForOnePodWithMountOptions(t *testing.T) {
+	t.Parallel()
+	k := on(t, require(t).calm)
+	dir := filepath.Join(k.dir, "sole")
+	must(t, os.Mkdir(dir, 0o777))
+	k.persistent("sole", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: dir}}, v1.PersistentVolumeFilesystem, func(pv *v1.PersistentVolume) {
+		pv.Spec.AccessModes, pv.Spec.MountOptions = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}, []string{"noexec", "nosuid"}
+	})
+	sole := volumes(map[string]v1.VolumeSource{"sole": claim("sole", false)})
+	first := k.awaitPodReady(k.create(k.pod("first", `echo kept > /sole/file && echo done > /marks/first; trap "sleep 5; exit 0" TERM; sleep 1d & wait`, sole, k.here)))
+	k.saw("first", "done", usual)
+	mounts, err := k.host.Exec(t.Context(), "grep", string(first.UID)+"/volumes/kubernetes.io~local-volume/sole ", "/proc/mounts")
+	must(t, err)
+	for _, want := range []string{"noexec", "nosuid"} {
+		if !strings.Contains(mounts, want) {
+			t.Errorf("mounted as %s, without %s", mounts, want)
+		}
+	}
+	second := k.create(k.pod("second", "cat /sole/file > /marks/second; exec sleep 1d", sole, k.here))
+	k.awaitEvent(second, "FailedMount", `MountVolume.SetUp failed for volume "`+k.namespace+
+		`-sole" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`)
+	k.remove(first)
+	k.awaitGone(first, usual)
+	k.awaitPodReady(second)
+	k.saw("second", "kept", usual)
+	if _, err := os.Stat(filepath.Join(dir, "file")); err != nil {
+		t.Errorf("after the pod: %v", err)
 	}
 }
 
