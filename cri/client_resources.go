@@ -6,6 +6,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +18,18 @@ import (
 func (c *Client) UpdateContainerResources(ctx context.Context, id string, resources *runtimeapi.LinuxContainerResources) error {
 	req := &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: resources}
 	_, err := call(ctx, c, "update_container", c.timeout, c.runtime.UpdateContainerResources, req)
+	return err
+}
+
+// UpdateSandboxResources tells the runtime what the containers of a sandbox have together, and the sandbox's own overhead, nil for none. It is
+// idempotent. A runtime that has no such call is a success: few have a use for it.
+func (c *Client) UpdateSandboxResources(ctx context.Context, id string, overhead, resources *runtimeapi.LinuxContainerResources) error {
+	req := &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Overhead: overhead, Resources: resources}
+	_, err := call(ctx, c, "update_podsandbox", c.timeout, c.runtime.UpdatePodSandboxResources, req)
+	// containerd 2.2 says it without a code.
+	if errdefs.IsNotImplemented(err) || errdefs.IsUnknown(err) && strings.Contains(err.Error(), "not implemented") {
+		return nil
+	}
 	return err
 }
 

@@ -77,8 +77,8 @@ func podResources(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
 	return linuxResources(request, limits.Cpu(), limits.Memory())
 }
 
-// overheadResources are the pod's overhead, which counts as request and limit; nil if it has none.
-func overheadResources(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
+// SandboxOverhead is the pod's overhead, which counts as request and limit; nil if it has none.
+func SandboxOverhead(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
 	if pod.Spec.Overhead == nil {
 		return nil
 	}

@@ -64,7 +64,7 @@ func SandboxConfig(in SandboxInput) (*runtimeapi.PodSandboxConfig, error) {
 			CgroupParent:    in.CgroupParent,
 			SecurityContext: security,
 			Sysctls:         sysctls(pod),
-			Overhead:        overheadResources(pod),
+			Overhead:        SandboxOverhead(pod),
 			Resources:       podResources(pod),
 		},
 	}, nil

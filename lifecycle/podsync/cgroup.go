@@ -28,6 +28,8 @@ type Cgroups interface {
 type cgroupMemory struct {
 	mu   sync.Mutex
 	pods map[types.UID]madeCgroup
+	// sandboxes are what the runtime was told of them.
+	sandboxes map[types.UID]toldSandbox
 }
 
 // madeCgroup is a control group as it was made last.
@@ -36,7 +38,22 @@ type madeCgroup struct {
 	parent    string
 }
 
-func newCgroupMemory() *cgroupMemory { return &cgroupMemory{pods: map[types.UID]madeCgroup{}} }
+func newCgroupMemory() *cgroupMemory {
+	return &cgroupMemory{pods: map[types.UID]madeCgroup{}, sandboxes: map[types.UID]toldSandbox{}}
+}
+
+func (m *cgroupMemory) told(uid types.UID) (toldSandbox, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.sandboxes[uid]
+	return t, ok
+}
+
+func (m *cgroupMemory) tell(uid types.UID, t toldSandbox) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sandboxes[uid] = t
+}
 
 func (m *cgroupMemory) get(uid types.UID) (madeCgroup, bool) {
 	m.mu.Lock()
@@ -55,6 +72,7 @@ func (m *cgroupMemory) forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pods, uid)
+	delete(m.sandboxes, uid)
 }
 
 // cgroupFor returns the control group that a pod shall have: its shares follow from all that it requests, and it is limited

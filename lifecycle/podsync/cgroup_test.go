@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/test/fakecri"
 )
 
 // amounts returns requests and limits, each "cpu/memory", "" for none.
@@ -118,11 +119,13 @@ func TestWidestHasRoomForBoth(t *testing.T) {
 // fakeCgroups notes what it is asked, in order with what the resizer is asked.
 type fakeCgroups struct {
 	made []host.CgroupResources
-	err  error
+	// err is of every call, or of those that set the memory limit only.
+	err   error
+	limit int64
 }
 
 func (f *fakeCgroups) EnsurePodCgroup(_ context.Context, pod host.PodCgroup) (string, error) {
-	if f.err != nil {
+	if f.err != nil && (f.limit == 0 || f.limit == pod.Resources.MemoryBytes) {
 		return "", f.err
 	}
 	f.made = append(f.made, pod.Resources)
@@ -222,5 +225,89 @@ func TestPodWhoseCgroupCannotBeMadeIsNotStarted(t *testing.T) {
 		f.err = errdefs.ErrNotImplemented
 		b.mustSync(t)
 		b.wantRecords(t, "web/0 running")
+	})
+}
+
+// wantTold compares what the runtime was told of the pod's only sandbox: shares, quota and memory in MiB.
+func wantTold(t *testing.T, b *bench, want ...string) {
+	t.Helper()
+	var got []string
+	for _, r := range b.rt.Sandboxes(b.pod.UID)[0].Told {
+		l := r.GetResources()
+		got = append(got, fmt.Sprintf("%d %d %d+%d", l.GetCpuShares(), l.GetCpuQuota(), l.GetMemoryLimitInBytes()>>20, r.GetOverhead().GetMemoryLimitInBytes()>>20))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the runtime was told (-want +got):\n%s", diff)
+	}
+}
+
+func TestRuntimeIsToldOfEachStepOfAResize(t *testing.T) {
+	grouping(t, func(t *testing.T, b *bench, _ *fakeCgroups) {
+		b.pod.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("64Mi")}
+		b.mustSync(t)
+		b.mustSync(t)
+		wantTold(t, b)
+		b.pod.Spec.Containers[0].Resources = amounts("2/512Mi", "2/512Mi")
+		b.mustSync(t)
+		wantTold(t, b, "2048 200000 1024+64", "2048 200000 512+64")
+		b.mustSync(t)
+		wantTold(t, b, "2048 200000 1024+64", "2048 200000 512+64")
+	})
+}
+
+func TestResizeThatTheRuntimeRefusesIsNotDoneAndTold(t *testing.T) {
+	grouping(t, func(t *testing.T, b *bench, f *fakeCgroups) {
+		b.mustSync(t)
+		f.take()
+		b.rt.Inject(fakecri.Fault{Method: "UpdatePodSandboxResources", Err: fmt.Errorf("no room: %w", errdefs.ErrResourceExhausted), Times: 1})
+		b.pod.Spec.Containers[0].Resources = amounts("2/2Gi", "2/2Gi")
+		if r := b.sync(t); !errdefs.IsResourceExhausted(r.Err) {
+			t.Errorf("got %v", r.Err)
+		}
+		wantMade(t, f)
+		resizer, ok := b.syncer.opts.Resizer.(*fakeResizer)
+		if !ok || len(resizer.failed) != 1 || len(resizer.applied) != 0 {
+			t.Errorf("resizer %+v", resizer)
+		}
+		b.mustSync(t)
+		wantTold(t, b, "2048 200000 2048+0")
+	})
+}
+
+func TestRuntimeThatHasNoUseForResourcesOfSandboxesIsNoFailure(t *testing.T) {
+	for _, err := range []error{errdefs.ErrNotImplemented, errors.New("not implemented yet")} {
+		grouping(t, func(t *testing.T, b *bench, f *fakeCgroups) {
+			b.mustSync(t)
+			f.take()
+			b.rt.Inject(fakecri.Fault{Method: "UpdatePodSandboxResources", Err: err})
+			b.pod.Spec.Containers[0].Resources = amounts("2/2Gi", "2/2Gi")
+			b.mustSync(t)
+			wantMade(t, f, host.CgroupResources{CPUShares: 2048, CPUQuota: 200_000, MemoryBytes: 2 << 30})
+		})
+	}
+}
+
+func TestRuntimeIsToldOfAStepThatCouldNotBeDone(t *testing.T) {
+	grouping(t, func(t *testing.T, b *bench, f *fakeCgroups) {
+		b.mustSync(t)
+		f.err, f.limit = errors.New("read-only file system"), 2<<30
+		b.pod.Spec.Containers[0].Resources = amounts("2/2Gi", "2/2Gi")
+		if r := b.sync(t); !errors.Is(r.Err, f.err) {
+			t.Errorf("got %v", r.Err)
+		}
+		wantTold(t, b, "2048 200000 2048+0", "1024 100000 1024+0")
+	})
+}
+
+func TestRuntimeIsToldOnceByTheNextProcess(t *testing.T) {
+	grouping(t, func(t *testing.T, b *bench, f *fakeCgroups) {
+		b.mustSync(t)
+		resizer := b.syncer.opts.Resizer
+		b.restart()
+		b.syncer.opts.Cgroups, b.syncer.opts.Resizer = f, resizer
+		b.pod.Spec.Containers[0].Resources = amounts("2/2Gi", "2/2Gi")
+		b.mustSync(t)
+		b.mustSync(t)
+		wantTold(t, b, "2048 200000 2048+0")
 	})
 }

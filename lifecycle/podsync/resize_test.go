@@ -21,6 +21,7 @@ type fakeResizer struct {
 	restarts map[string]bool // ids
 	created  []string        // names
 	applied  [][]string      // names of what runs, of each call
+	failed   []string        // what was told
 	acted    bool
 	err      error
 }
@@ -41,6 +42,8 @@ func (f *fakeResizer) Apply(_ context.Context, _ *v1.Pod, status *cri.PodStatus)
 
 // Settled has nothing to say: no pod of these tests asks for something as a whole.
 func (f *fakeResizer) Settled(*v1.Pod) bool { return false }
+
+func (f *fakeResizer) Failed(_ *v1.Pod, err error) { f.failed = append(f.failed, err.Error()) }
 
 func (f *fakeResizer) Created(_ *v1.Pod, c *v1.Container, _ string) {
 	f.created = append(f.created, c.Name)

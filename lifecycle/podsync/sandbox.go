@@ -91,6 +91,7 @@ func (p *pass) createSandbox(ctx context.Context) error {
 	}
 	p.result.Acted = true
 	p.sandboxID = id
+	p.cgroups.tell(p.pod.UID, toldSandbox{id, p.cgroup.Resources})
 	status, err := p.opts.Runtime.SandboxStatus(ctx, id)
 	if err == nil && status.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
 		err = fmt.Errorf("sandbox %q ended as soon as it was made", id)

@@ -37,6 +37,9 @@ type Sandboxes interface {
 	// RunSandbox makes and starts a sandbox. A second one of the same pod and attempt is refused.
 	RunSandbox(ctx context.Context, cfg *runtimeapi.PodSandboxConfig, handler string) (id string, err error)
 	SandboxStatus(ctx context.Context, id string) (*runtimeapi.PodSandboxStatus, error)
+	// UpdateSandboxResources tells what the containers of a sandbox have together, and the overhead of the sandbox, nil for none. A runtime
+	// that does not want to know is a success. It is idempotent.
+	UpdateSandboxResources(ctx context.Context, id string, overhead, resources *runtimeapi.LinuxContainerResources) error
 }
 
 // Containers makes containers.
@@ -103,6 +106,8 @@ type Resizer interface {
 	Apply(ctx context.Context, pod *v1.Pod, status *cri.PodStatus) (acted bool, err error)
 	// Settled notes that the pod's control group has what the pod was allocated. It returns false if that was known.
 	Settled(pod *v1.Pod) (changed bool)
+	// Failed tells the user that the pod could not be given what it was allocated.
+	Failed(pod *v1.Pod, err error)
 	// Created notes that a container was made with the resources that the pod's spec has.
 	Created(pod *v1.Pod, c *v1.Container, id string)
 }

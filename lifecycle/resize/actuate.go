@@ -71,7 +71,7 @@ func (m *Manager) Apply(ctx context.Context, pod *v1.Pod, status *cri.PodStatus)
 		}
 	}
 	if err != nil && ctx.Err() == nil && !errdefs.IsUnavailable(err) {
-		m.failed(pod, err)
+		m.Failed(pod, err)
 	}
 	return acted, err
 }
@@ -151,8 +151,8 @@ func (m *Manager) update(ctx context.Context, pod *v1.Pod, c change) error {
 	return nil
 }
 
-// failed tells that the runtime could not follow.
-func (m *Manager) failed(pod *v1.Pod, err error) {
+// Failed tells by condition and event that the runtime could not follow.
+func (m *Manager) Failed(pod *v1.Pod, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.pods[pod.UID]

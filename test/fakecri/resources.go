@@ -57,6 +57,20 @@ func (s runtimeServer) UpdateContainerResources(
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
+// UpdatePodSandboxResources takes note of what a sandbox has, as runtimes do that make no virtual machine of it.
+func (s runtimeServer) UpdatePodSandboxResources(
+	_ context.Context, req *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	box := s.r.sandboxes[req.GetPodSandboxId()]
+	if box == nil {
+		return nil, notFound("sandbox", req.GetPodSandboxId())
+	}
+	box.told = append(box.told, req)
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
 func (s runtimeServer) ContainerStats(
 	_ context.Context, req *runtimeapi.ContainerStatsRequest,
 ) (*runtimeapi.ContainerStatsResponse, error) {

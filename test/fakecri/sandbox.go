@@ -28,6 +28,8 @@ type sandbox struct {
 	created time.Time
 	ready   bool
 	ip      string
+	// told are the changes of its resources.
+	told []*runtimeapi.UpdatePodSandboxResourcesRequest
 }
 
 func (s *sandbox) uid() types.UID { return types.UID(s.config.GetMetadata().GetUid()) }

@@ -49,6 +49,8 @@ type Sandbox struct {
 	CreatedAt time.Time
 	// Config is what it was made with; it must not be changed.
 	Config *runtimeapi.PodSandboxConfig
+	// Told are the changes of its resources that the runtime was told.
+	Told []*runtimeapi.UpdatePodSandboxResourcesRequest
 }
 
 func (c *container) view() Container {
@@ -115,7 +117,7 @@ func (r *Runtime) Sandboxes(uid types.UID) []Sandbox {
 		if s := r.sandboxes[id]; uid == "" || s.uid() == uid {
 			out = append(out, Sandbox{
 				ID: id, UID: s.uid(), Attempt: s.config.GetMetadata().GetAttempt(), Ready: s.ready, IP: s.ip,
-				CreatedAt: s.created, Config: s.config,
+				CreatedAt: s.created, Config: s.config, Told: slices.Clone(s.told),
 			})
 		}
 	}
