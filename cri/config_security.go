@@ -200,6 +200,15 @@ func anyPrivileged(pod *v1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers, privileged) || slices.ContainsFunc(pod.Spec.Containers, privileged)
 }
 
+// LocalhostSeccomp returns the path of the seccomp profile that a container names, "" if it names none.
+func LocalhostSeccomp(pod *v1.Pod, c *v1.Container) string {
+	sc := effectiveSecurity(pod, c)
+	if sc.SeccompProfile == nil || sc.SeccompProfile.Type != v1.SeccompProfileTypeLocalhost {
+		return ""
+	}
+	return path.Clean(ptr.Deref(sc.SeccompProfile.LocalhostProfile, ""))
+}
+
 func seccompProfile(in ContainerInput, p *v1.SeccompProfile) (*runtimeapi.SecurityProfile, error) {
 	if p == nil {
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil

@@ -44,7 +44,7 @@ type Runtime interface {
 	exithook.Runtime
 }
 
-// Options configure New. All fields but MaxParallelStarts, MaxParallelPulls, NoPodCgroups, MaxPIDs, LimitedSwap, UnsafeSysctls,
+// Options configure New. All fields but MaxParallelStarts, MaxParallelPulls, Profiles, NoPodCgroups, MaxPIDs, LimitedSwap, UnsafeSysctls,
 // RuntimeClasses, Node, Logger and Registerer are required.
 type Options struct {
 	Source   PodSource
@@ -64,6 +64,8 @@ type Options struct {
 	MaxParallelStarts int
 	// MaxParallelPulls is how many images may be pulled at once; zero is no limit.
 	MaxParallelPulls int
+	// Profiles has the seccomp profiles that are beside the node; nil if there are none.
+	Profiles podsync.Profiles
 	// NoPodCgroups leaves the control groups of pods to the runtime.
 	NoPodCgroups bool
 	// MaxPIDs is how many processes and threads a pod may have; zero is no limit.
@@ -191,7 +193,7 @@ func (e *Engine) assemble() {
 		cgroups = o.Host
 	}
 	e.sync = podsync.New(podsync.Options{
-		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Files: o.Host, Users: o.Host, Killer: e.term, Logs: o.Host, Hooks: o.Host,
+		Runtime: o.Runtime, Images: e.images, Volumes: e.volumes, Files: o.Host, Profiles: o.Profiles, FileSets: o.Host, Users: o.Host, Killer: e.term, Logs: o.Host, Hooks: o.Host,
 		Probes: e.probes, Cgroups: cgroups, Resizer: e.resizes, SandboxReady: e.sandboxReady, Identity: o.Identity, Facts: o.Machine.Facts,
 		Objects: o.Objects, HostIPs: o.Machine.HostIPs, Node: o.Node, RuntimeClasses: o.RuntimeClasses,
 		ClockOffset: o.Machine.ClockOffset, MaxParallelStarts: o.MaxParallelStarts,

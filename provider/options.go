@@ -45,6 +45,8 @@ type Options struct {
 	MaxParallelStarts int
 	// MaxParallelPulls is how many images may be pulled at once; zero is DefaultParallelPulls.
 	MaxParallelPulls int
+	// SeccompProfileDir is a directory with seccomp profiles that are brought to the host for the pods that name them; "" if there is none.
+	SeccompProfileDir string
 	// NoPodCgroups leaves the control groups of pods to the container runtime.
 	NoPodCgroups bool
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/lifecycle"
+	"github.com/tombolo-dev/tombolo/lifecycle/podsync"
 	"github.com/tombolo-dev/tombolo/provider/events"
 	"github.com/tombolo-dev/tombolo/provider/hostconn"
 	"github.com/tombolo-dev/tombolo/provider/kubeletapi"
@@ -148,12 +149,16 @@ func (o *Options) assemble(ctx context.Context, clients *clients, conn *hostconn
 	})
 	sources := o.podSources(n, clients)
 	provider := New(sources)
+	var profiles podsync.Profiles
+	if o.SeccompProfileDir != "" {
+		profiles = profileDir(o.SeccompProfileDir)
+	}
 	var err error
 	n.engine, err = lifecycle.New(lifecycle.Options{
 		Source: provider, Runtime: runtime, Host: conn.Host, Machine: n.monitor, Objects: n.objects,
 		Sink:     &staticpods.Sink{Base: statussink.New(clients.general, o.Name), Mux: sources},
 		Recorder: n.recorder, Identity: identity, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, MaxPods: o.MaxPods,
-		MaxParallelStarts: o.MaxParallelStarts, MaxParallelPulls: cmp.Or(o.MaxParallelPulls, DefaultParallelPulls), NoPodCgroups: o.NoPodCgroups, UnsafeSysctls: o.UnsafeSysctls,
+		MaxParallelStarts: o.MaxParallelStarts, MaxParallelPulls: cmp.Or(o.MaxParallelPulls, DefaultParallelPulls), Profiles: profiles, NoPodCgroups: o.NoPodCgroups, UnsafeSysctls: o.UnsafeSysctls,
 		MaxPIDs: o.MaxPIDs, LimitedSwap: o.LimitedSwap,
 		RuntimeClasses: newRuntimeClasses(clients.general.NodeV1()), Node: n.status.Node, Clock: o.Clock, Logger: o.Logger, Registerer: o.Registry,
 	})

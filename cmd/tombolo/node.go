@@ -85,7 +85,7 @@ func (o *nodeOptions) run(ctx context.Context, p *process, s *nodeSettings, logg
 	err = boundedStop(ctx, logger, func() error {
 		return provider.Run(ctx, provider.Options{
 			Name: o.name, Labels: o.labels, Taints: s.taints, MaxPods: o.maxPods, MaxParallelStarts: o.maxParallelStarts,
-			MaxParallelPulls: o.maxParallelPulls, NoPodCgroups: !o.cgroupsPerQOS,
+			MaxParallelPulls: o.maxParallelPulls, SeccompProfileDir: o.seccompDir, NoPodCgroups: !o.cgroupsPerQOS,
 			Kubernetes: config, Bootstrap: bootstrap, CertDir: o.identity.certDir, Health: health,
 			IssuedServing: o.identity.rotateServing, ClientCAFromCluster: o.identity.clientCAFromCluster,
 			ClusterID: o.clusterID, ClusterDNS: o.clusterDNS, ClusterDomain: o.clusterDomain,

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -70,9 +71,11 @@ type nodeOptions struct {
 	maxParallelStarts int
 	// maxParallelPulls is of images.
 	maxParallelPulls int
-	cgroupsPerQOS    bool
-	maxPIDs          int64
-	swapBehavior     string
+	// seccompDir has profiles.
+	seccompDir    string
+	cgroupsPerQOS bool
+	maxPIDs       int64
+	swapBehavior  string
 
 	static staticOptions
 
@@ -114,6 +117,7 @@ func (o *nodeOptions) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.maxPods, "max-pods", defaultMaxPods, "number of pods the node takes")
 	fs.IntVar(&o.maxParallelStarts, "max-parallel-starts", provider.DefaultParallelStarts, "number of new pods that are started at the same time; more at once make most pods of a burst ready later")
 	fs.IntVar(&o.maxParallelPulls, "max-parallel-pulls", provider.DefaultParallelPulls, "number of images that the host pulls at the same time; others wait; 1 is a kubelet's default")
+	fs.StringVar(&o.seccompDir, "seccomp-profile-dir", "", "directory, on the machine this runs on, of seccomp profiles that are brought to the host for the pods that name them (localhostProfile); others are below seccomp in the host's root directory")
 	fs.BoolVar(&o.cgroupsPerQOS, "cgroups-per-qos", true, "make a control group for each pod and class of pods on the host; without, the container runtime makes those of containers only, and nothing limits a pod as a whole")
 
 	fs.Int64Var(&o.maxPIDs, "pod-max-pids", -1, "number of processes and threads a pod may have; -1 is no limit")
@@ -281,6 +285,11 @@ func (o *nodeOptions) checkPods() []error {
 	}
 	if o.maxParallelPulls < 1 {
 		problems = append(problems, fmt.Errorf("--max-parallel-pulls %d: give at least 1", o.maxParallelPulls))
+	}
+	if o.seccompDir != "" {
+		if info, err := os.Stat(o.seccompDir); err != nil || !info.IsDir() {
+			problems = append(problems, fmt.Errorf("--seccomp-profile-dir %q: give a directory that is there", o.seccompDir))
+		}
 	}
 	if o.maxPIDs < -1 || o.maxPIDs == 0 {
 		problems = append(problems, fmt.Errorf("--pod-max-pids %d: give at least 1, or -1 for no limit", o.maxPIDs))

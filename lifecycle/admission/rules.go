@@ -226,7 +226,7 @@ const (
 	hugePages    = "of the host; they are limited where it has the cgroup controller hugetlb"
 	probedByHost = "made from the remote host; a lost link is no failure"
 	// Profiles are files of the host.
-	seccompOnHost  = "`Localhost` profiles are files below `seccomp` in the host's root directory"
+	seccompOnHost  = "`Localhost` profiles are files in `--seccomp-profile-dir` of the node, from where they are brought to the host, or below `seccomp` in the host's root directory"
 	appArmorOnHost = "`Localhost` profiles must be loaded on the host; a host without AppArmor refuses the pod"
 	noStorage      = "storage is not attached; use a claim that is bound to a PersistentVolume of type local or hostPath, or a hostPath"
 	claimsNote     = "bound to PersistentVolumes of type `local` and `hostPath`; for others an event `FailedMount` says what to do"

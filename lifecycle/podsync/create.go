@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -97,11 +96,15 @@ func (p *pass) containerInput(ctx context.Context, c *v1.Container, number int32
 	if err != nil {
 		return cri.ContainerInput{}, err
 	}
+	profiles, err := p.seccompDir(ctx, c)
+	if err != nil {
+		return cri.ContainerInput{}, err
+	}
 	return cri.ContainerInput{
 		Pod: p.pod, Container: c, RestartCount: number, ImageRef: imageRef, Image: image,
 		Env: env.Env, Command: env.Command, Args: env.Args, Mounts: mounts, Devices: devices, Identity: p.opts.Identity, TargetID: target,
 		NodeMemoryBytes: p.facts.MemoryBytes, NodeCPUs: p.facts.CPUs, CgroupVersion: p.facts.CgroupVersion,
-		HugePageSizes: hugePageSizes(p.facts), IDs: p.ids, SeccompDir: path.Join(p.facts.RootDir, "seccomp"),
+		HugePageSizes: hugePageSizes(p.facts), IDs: p.ids, SeccompDir: profiles,
 		Swap: cri.Swap{Bytes: p.facts.SwapBytes, Control: p.facts.SwapControl, Limited: p.opts.LimitedSwap},
 	}, nil
 }

@@ -137,10 +137,13 @@ type Options struct {
 	Images  Images
 	Volumes Volumes
 	Files   Files
-	Users   Users
-	Killer  Killer
-	Logs    Logs
-	Hooks   HookRunner
+	// Profiles has the seccomp profiles that are beside the node, which FileSets brings to the host. Without it they are the host's.
+	Profiles Profiles
+	FileSets FileSets
+	Users    Users
+	Killer   Killer
+	Logs     Logs
+	Hooks    HookRunner
 	// Objects are what the variables of containers refer to.
 	Objects  podenv.Objects
 	Identity cri.Identity

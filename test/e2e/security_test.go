@@ -6,6 +6,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -120,4 +121,39 @@ func TestAnyUserCanLeaveATerminationMessage(t *testing.T) {
 	if got := pod.Status.ContainerStatuses[0].State.Terminated.Message; got != "bye from 1000" {
 		t.Errorf("the message is %q", got)
 	}
+}
+
+// TestSeccompProfileBesideTheNodeIsBroughtToTheHost: the pod names a profile that nobody has put on the host.
+func TestSeccompProfileBesideTheNodeIsBroughtToTheHost(t *testing.T) {
+	t.Parallel()
+	profiles := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(profiles, "deny"), 0o755))
+	must(t, os.WriteFile(filepath.Join(profiles, "deny", "mkdir.json"), []byte(`{"defaultAction": "SCMP_ACT_ALLOW",
+		"syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 95}]}`), 0o600))
+	s := require(t).newSite("sealed")
+	s.nodeArgs = []string{"--seccomp-profile-dir", profiles}
+	s.startFor(t)
+	k := on(t, s)
+	localhost := func(name string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Spec.SecurityContext = &v1.PodSecurityContext{SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: &name}}
+		}
+	}
+	pod := k.awaitPodReady(k.create(k.pod("sealed", `mkdir /tmp/x 2> /marks/why && echo made >> /marks/why; exec sleep 1d`, localhost("deny/mkdir.json"))))
+	k.awaitLines("why", 1)
+	if why := k.read("why"); !strings.Contains(why, "not supported") {
+		t.Errorf("mkdir: %q", why)
+	}
+	k.remove(pod)
+	k.awaitGone(pod, usual)
+	k.awaitCollected(pod)
+	missing := k.create(k.pod("missing", `exec sleep 1d`, localhost("none.json")))
+	k.await(missing, usual, "says what is missing", func(p *v1.Pod) error {
+		for _, st := range p.Status.ContainerStatuses {
+			if w := st.State.Waiting; w != nil && w.Reason == "CreateContainerError" && strings.Contains(w.Message, "none.json") {
+				return nil
+			}
+		}
+		return errNotYet
+	})
 }
