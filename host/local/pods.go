@@ -114,13 +114,15 @@ func (h *Host) RemovePod(ctx context.Context, uid types.UID, removeLogs bool) er
 	if err := h.unmountPod(uid); err != nil {
 		return err
 	}
-	if err := h.removePodDir(ctx, uid); err != nil {
+	remove := h.removeWithoutFiles
+	if removeLogs {
+		remove = h.logs.RemoveAll
+	}
+	// Before the directory, which is what reminds of the pod: nobody looks for logs of one that has none.
+	if err := h.removePodLogs(uid, remove); err != nil {
 		return err
 	}
-	if removeLogs {
-		return h.removePodLogs(uid, h.logs.RemoveAll)
-	}
-	return h.removePodLogs(uid, h.removeWithoutFiles)
+	return h.removePodDir(ctx, uid)
 }
 
 // requireEnded fails if the pod has a directory and something of it runs, whichever node it is of.

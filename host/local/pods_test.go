@@ -447,3 +447,28 @@ func FuzzMountsBelow(f *testing.F) {
 		}
 	})
 }
+
+// TestPodWhoseLogsCannotBeRemovedIsNotForgotten: what is interrupted between its logs and its directory is done again.
+func TestPodWhoseLogsCannotBeRemovedIsNotForgotten(t *testing.T) {
+	h := newMountingHost(t)
+	if err := h.EnsurePod(t.Context(), testPod, []string{"main"}); err != nil {
+		t.Fatal(err)
+	}
+	busy := filepath.Join(h.logsDir, "default_web_"+testUID, "main")
+	if err := unix.Mount(tmpfs, busy, tmpfs, 0, "size=4096"); err != nil {
+		t.Fatal(err)
+	}
+	err := h.RemovePod(t.Context(), testUID, true)
+	if unmount := unix.Unmount(busy, 0); unmount != nil {
+		t.Fatal(unmount)
+	}
+	if uids, listing := h.ListPods(t.Context()); err == nil || listing != nil || len(uids) != 1 {
+		t.Errorf("removed: %v; listed %v, %v", err, uids, listing)
+	}
+	if err := h.RemovePod(t.Context(), testUID, true); err != nil {
+		t.Fatal(err)
+	}
+	if uids, err := h.ListPods(t.Context()); err != nil || len(uids) != 0 {
+		t.Errorf("listed after its removal: %v, %v", uids, err)
+	}
+}
