@@ -185,7 +185,7 @@ func (m *cloudMachine) fill(text string) string {
 	}
 	const margin = "\n      " // of what is in a block
 	for mark, content := range map[string]string{
-		"<ca.crt>": "x", "<host-edge-1.crt>": "x", "<host-edge-1.key>": "x", "<edge-1>": "edge-1",
+		"<ca.crt>": "x", "<host-edge-1.crt>": "x", "<host-edge-1.key>": "x", "TOMBOLO_NODE_NAME=<edge-1>": "TOMBOLO_NODE_NAME=edge-1",
 		"<deploy/systemd/tombolo-host.service>": strings.ReplaceAll(strings.TrimSpace(string(unit)), "\n", margin),
 	} {
 		if !strings.Contains(text, mark) {
