@@ -180,10 +180,25 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil && !isTimeout(err) {
-		err = safetext.ExcerptError(err)
+		err = safetext.ExcerptError(c.lastWords(err))
 		c.end(err)
 	}
 	return n, err
+}
+
+// lastWords are why the other end went away, if it said so before it did: a write may find out first that it has gone. Reading does not
+// wait then, for the kernel has closed the connection.
+func (c *conn) lastWords(err error) error {
+	c.mu.Lock()
+	spoken := c.spoken
+	c.mu.Unlock()
+	if spoken || !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+		return err
+	}
+	if _, last := c.Conn.Read(make([]byte, 1)); isAlert(last) {
+		return last
+	}
+	return err
 }
 
 // Close closes the connection.

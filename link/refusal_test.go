@@ -161,6 +161,27 @@ func TestPeersWithoutTLS13AndACertificateGetNothing(t *testing.T) {
 	}
 }
 
+func TestRefusalIsNamedAlthoughAWriteFindsOutFirst(t *testing.T) {
+	a := newAuthority(t)
+	s := serve(t, a.files(a.host(valid())))
+	l := newLink(t, s.target(), a.files(a.node(expired())), &lines{})
+	conn, err := l.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := <-s.results; err == nil {
+		t.Fatal("the host accepted the connection")
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for err == nil && time.Now().Before(deadline) { // until the host's kernel has answered that nobody is there
+		_, err = conn.Write([]byte("hello"))
+	}
+	if state := l.State(); err == nil || state.Err == nil || !strings.Contains(state.Err.Error(), "refused our certificate") {
+		t.Errorf("%v after a write failed with %v", state.Err, err)
+	}
+}
+
 func TestPeerThatGoesAwayWithoutAWordIsNotCalledRefused(t *testing.T) {
 	a := newAuthority(t)
 	s := serve(t, a.files(a.host(valid())))
