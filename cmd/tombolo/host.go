@@ -114,8 +114,8 @@ func (o *hostOptions) checkServing() (problems []error) {
 			problems = append(problems, fmt.Errorf("--%s is empty: %s", file.flag, file.remedy))
 		}
 	}
-	if slices.Contains(o.nodes, "") {
-		problems = append(problems, fmt.Errorf("--node-name %q: a name is empty: give the names of nodes, separated by commas", strings.Join(o.nodes, ",")))
+	if slices.ContainsFunc(o.nodes, func(name string) bool { return name == "" || name != strings.TrimSpace(name) }) {
+		problems = append(problems, fmt.Errorf("--node-name %q: a name is empty or has a blank beside it: give the names of nodes, separated by commas", strings.Join(o.nodes, ",")))
 	}
 	for _, address := range []struct{ flag, value string }{{"listen", o.listen}, {"metrics-address", o.metricsAddress}} {
 		if address.flag == "metrics-address" && address.value == "" {

@@ -153,6 +153,7 @@ func TestFlagsOfAHostThatConnectsAreChecked(t *testing.T) {
 		{m.connectArgs("node:1", "--listen", ":9"), "--listen is for a host that nodes connect to, and --connect is given"},
 		{m.connectArgs("node:1", "--proxy", "https://u:secret@proxy"), "--proxy: proxy: scheme \"https\""},
 		{m.args("--node-name", "edge-1,"), "a name is empty"},
+		{m.args("--node-name", "edge-1, edge-2"), "has a blank beside it"},
 		{[]string{"host", "--stdio", "--node-name", "edge-1"}, "--node-name is for a host that is reached over the network, and --stdio is given"},
 		{m.args("--proxy", "http://proxy"), "--proxy is for a host that connects to its node, and --connect is empty"},
 		{[]string{"host", "--stdio", "--connect", "node:1"}, "--connect is for a host that is reached over the network, and --stdio is given"},
