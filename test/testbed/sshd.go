@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // SSHUser is a user of a host with an SSH server who may become root by sudo without a password. SSHGuest is one who may not.
@@ -115,7 +116,8 @@ func (h *Host) awaitSSH(ctx context.Context, p *Process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	answers := func() bool {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(h.Address().String(), "22"))
+		// The address may have been another host's a moment ago, where the first tries still go.
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(h.Address().String(), "22"))
 		if err != nil {
 			return !p.record.alive()
 		}
