@@ -15,6 +15,7 @@ import (
 
 	"github.com/tombolo-dev/tombolo/cri"
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // profilesVolume is the volume that holds the profiles that were brought to the host for a pod: a name that none of its own
@@ -67,8 +68,8 @@ func (p *pass) seccompDir(ctx context.Context, c *v1.Container) (string, error) 
 // profiles are those that the pod names and the node has.
 func (p *pass) profiles() ([]host.File, error) {
 	var files []host.File
-	for _, c := range everyContainer(p.pod) {
-		name := cri.LocalhostSeccomp(p.pod, &c)
+	for _, c := range podrules.Containers(p.pod) {
+		name := cri.LocalhostSeccomp(p.pod, c)
 		if name == "" || slices.ContainsFunc(files, func(f host.File) bool { return f.Path == name }) {
 			continue
 		}
@@ -82,12 +83,4 @@ func (p *pass) profiles() ([]host.File, error) {
 		}
 	}
 	return files, nil
-}
-
-func everyContainer(pod *v1.Pod) []v1.Container {
-	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
-	for _, c := range pod.Spec.EphemeralContainers {
-		all = append(all, v1.Container(c.EphemeralContainerCommon))
-	}
-	return all
 }

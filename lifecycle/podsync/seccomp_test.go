@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tombolo-dev/tombolo/host"
+	"github.com/tombolo-dev/tombolo/lifecycle/podrules"
 )
 
 // fakeProfiles are profiles by their path. One without content cannot be read.
@@ -69,9 +70,9 @@ func TestProfilesBesideTheNodeAreBroughtToTheHost(t *testing.T) {
 	}
 	p.opts.Profiles = fakeProfiles{"all.json": "all", "a/deny.json": "deny", "other.json": "other"}
 	for name, want := range map[string]string{"own": "/root/seccomp", "as-pod": "/brought/u", "named": "/brought/u", "none": "/root/seccomp"} {
-		for _, c := range everyContainer(pod) {
-			if c.Name == name && dirOf(c) != want {
-				t.Errorf("container %s: %s, want %s", name, dirOf(c), want)
+		for _, c := range podrules.Containers(pod) {
+			if c.Name == name && dirOf(*c) != want {
+				t.Errorf("container %s: %s, want %s", name, dirOf(*c), want)
 			}
 		}
 	}
